@@ -1,0 +1,184 @@
+//! The lines of the log.
+
+use crate::{Code, Evidence, FenceName, LineHash, Mark, Place, Plan, PushId, ReceivePack, Source, Token};
+use serde::{Deserialize, Serialize};
+
+/// One line: what happened, when, and which line came before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Counted from 1, without gaps.
+    pub seq: u64,
+    /// RFC 3339, UTC, milliseconds.
+    pub time: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+    /// The hash of the line before.
+    pub prev: LineHash,
+}
+
+/// Who pushed, as far as the host says so.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Who {
+    /// What the pusher calls itself. Not an identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Who the host says it is.
+    pub pusher: String,
+    /// Where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+}
+
+/// What a push brings to one fence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stake {
+    /// The fence.
+    pub fence: FenceName,
+    /// Its token.
+    pub token: Option<Token>,
+    /// The fence's mark at that moment; in a settlement, afterwards.
+    pub mark: Mark,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event")]
+pub enum Event {
+    /// The log begins.
+    #[serde(rename = "log.begun")]
+    LogBegun {
+        /// The version of this format.
+        version: u32,
+        /// Who began it.
+        pusher: String,
+    },
+    /// The log was found in a state that only an interruption explains, and was put right.
+    #[serde(rename = "log.recovered")]
+    LogRecovered {
+        /// What was found and done.
+        reason: String,
+    },
+    /// The settings differ from those of the last push.
+    #[serde(rename = "settings.changed")]
+    SettingsChanged {
+        /// The settings now in force.
+        settings: serde_json::Value,
+    },
+    /// A push was let through. Its refs are not moved yet.
+    #[serde(rename = "push.accepted")]
+    PushAccepted {
+        /// Its id: this line's number.
+        push: PushId,
+        /// The first fence it touches.
+        #[serde(flatten)]
+        stake: Stake,
+        /// The other fences it touches.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<Stake>,
+        /// In observe mode: the code with which it would have been refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<Code>,
+        /// In observe mode: why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// Where the tokens stood.
+        source: Source,
+        /// Who pushed.
+        #[serde(flatten)]
+        who: Who,
+        /// What it is to move.
+        #[serde(flatten)]
+        plan: Plan,
+        /// The process that will move them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receive_pack: Option<ReceivePack>,
+        /// Where that process runs.
+        place: Place,
+        /// How long the decision took, waiting included.
+        elapsed_us: u64,
+    },
+    /// A push was refused.
+    #[serde(rename = "push.rejected")]
+    PushRejected {
+        /// Why, for programs.
+        code: Code,
+        /// Why, for people.
+        reason: String,
+        /// The fence that refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fence: Option<FenceName>,
+        /// The token for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<Token>,
+        /// Its mark.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mark: Option<Mark>,
+        /// Where the tokens stood, if it got that far.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<Source>,
+        /// Who pushed.
+        #[serde(flatten)]
+        who: Who,
+        /// What it asked for; `old` is what the pusher said.
+        refs: Vec<AskedRef>,
+        /// How many refs it asked for.
+        count: usize,
+        /// How long the decision took, waiting included.
+        elapsed_us: u64,
+    },
+    /// A push that was let through is over, and this is what became of it.
+    #[serde(rename = "push.settled")]
+    PushSettled {
+        /// The push.
+        push: PushId,
+        /// The first fence it touched, with the mark as it is now.
+        #[serde(flatten)]
+        stake: Stake,
+        /// The other fences it touched.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<Stake>,
+        /// The fences of which it moved a ref: there its token is spent.
+        spent: Vec<FenceName>,
+        /// How many refs it moved.
+        moved: usize,
+        /// Of how many.
+        count: usize,
+        /// How it is known to be over.
+        evidence: Evidence,
+    },
+    /// A waiting newer push asked the receive-pack of this one to end.
+    #[serde(rename = "push.evicted")]
+    PushEvicted {
+        /// The push that was ended.
+        push: PushId,
+        /// Why.
+        reason: String,
+        /// Who asked.
+        #[serde(flatten)]
+        who: Who,
+    },
+}
+
+/// A ref of a refused push.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedRef {
+    /// As the pusher named it.
+    pub name: crate::RefName,
+    /// What the pusher said it was at.
+    pub old: Option<crate::ObjectId>,
+    /// What it was to become.
+    pub new: Option<crate::ObjectId>,
+}
+
+impl AskedRef {
+    /// The first commands of a refused push, as many as a line holds.
+    pub fn of(commands: &[crate::Command]) -> Vec<AskedRef> {
+        let asked = |command: &crate::Command| AskedRef {
+            name: command.name.clone(),
+            old: command.claimed.clone(),
+            new: command.new.clone(),
+        };
+        commands.iter().take(Plan::IN_LINE).map(asked).collect()
+    }
+}

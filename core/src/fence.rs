@@ -1,0 +1,30 @@
+//! One fence as it stands.
+
+use crate::{FenceName, InFlight, Mark, State};
+
+/// A fence: its mark, and the push that is in its slot.
+#[derive(Debug, Clone)]
+pub struct Fence<'a> {
+    /// The newest token that has moved one of its refs.
+    pub mark: Mark,
+    /// The pushes that have been let through and are not settled. In enforce mode at most one;
+    /// in observe mode nobody is kept out, so there can be more.
+    pub slot: Vec<&'a InFlight>,
+}
+
+impl Fence<'_> {
+    /// Whether somebody's refs may still be moving.
+    pub fn is_occupied(&self) -> bool {
+        !self.slot.is_empty()
+    }
+}
+
+impl State {
+    /// The fence called `name`, as it stands. One that was never written to has the mark 0.
+    pub fn fence(&self, name: &FenceName) -> Fence<'_> {
+        Fence {
+            mark: self.marks.get(name).copied().unwrap_or_default(),
+            slot: self.in_flight.iter().filter(|flight| flight.touches(name)).collect(),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The state of all fences: the fold of the log.
+
+use crate::{Event, FenceName, InFlight, Mark, PushId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of the log's format that this code writes and reads.
+pub const LOG_VERSION: u32 = 1;
+
+/// Where all fences of a repository stand.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct State {
+    /// The marks of the fences that have been written to.
+    pub marks: BTreeMap<FenceName, Mark>,
+    /// The pushes that have been let through and not settled, oldest first.
+    pub in_flight: Vec<InFlight>,
+    /// The settings of the last push.
+    pub settings: Option<serde_json::Value>,
+}
+
+/// Why a line does not follow from those before it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// Written by a version that this one does not know.
+    #[error("the log is of version {0}, and this git-fence-hook knows version {LOG_VERSION}")]
+    Version(u32),
+    /// A push that is not in flight cannot be settled.
+    #[error("push {0} is settled but was not in flight")]
+    NotInFlight(PushId),
+    /// A push's id is the number of its line.
+    #[error("push {0} is accepted in line {1}")]
+    WrongId(PushId, u64),
+}
+
+impl State {
+    /// Takes the event of line `seq`, written at `time`, into account.
+    pub fn apply(&mut self, seq: u64, time: &str, event: &Event) -> Result<(), FoldError> {
+        match event {
+            Event::LogBegun { version, .. } if *version != LOG_VERSION => return Err(FoldError::Version(*version)),
+            Event::LogBegun { .. }
+            | Event::LogRecovered { .. }
+            | Event::PushRejected { .. }
+            | Event::PushEvicted { .. } => {}
+            Event::SettingsChanged { settings } => self.settings = Some(settings.clone()),
+            Event::PushAccepted { push, .. } if push.0 != seq => return Err(FoldError::WrongId(*push, seq)),
+            Event::PushAccepted { push, stake, also, who, plan, receive_pack, place, .. } => {
+                self.in_flight.push(InFlight {
+                    push: *push,
+                    time: time.to_owned(),
+                    stakes: [std::slice::from_ref(stake), also].concat(),
+                    plan: plan.clone(),
+                    who: who.clone(),
+                    place: place.clone(),
+                    receive_pack: *receive_pack,
+                });
+            }
+            Event::PushSettled { push, spent, .. } => {
+                let at = self.in_flight.iter().position(|flight| flight.push == *push);
+                let flight = self.in_flight.remove(at.ok_or(FoldError::NotInFlight(*push))?);
+                for (fence, token) in spent.iter().filter_map(|fence| Some((fence, flight.token_for(fence)?))) {
+                    let mark = self.marks.entry(fence.clone()).or_default();
+                    *mark = mark.after(token);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Evidence, Source, flight::tests::in_flight};
+
+    fn accepted(seq: u64, token: Option<u64>) -> Event {
+        let InFlight { push, stakes, plan, who, place, receive_pack, .. } =
+            in_flight(seq, token, &[("refs/heads/a", "a", "b")]);
+        Event::PushAccepted {
+            push,
+            stake: stakes[0].clone(),
+            also: vec![],
+            code: None,
+            reason: None,
+            source: Source::Option,
+            who,
+            plan,
+            receive_pack,
+            place,
+            elapsed_us: 1,
+        }
+    }
+
+    fn settled(push: u64, token: Option<u64>, moved: bool) -> Event {
+        Event::PushSettled {
+            push: PushId(push),
+            stake: in_flight(push, token, &[]).stakes.remove(0),
+            also: vec![],
+            spent: if moved { vec![FenceName::repo()] } else { vec![] },
+            moved: usize::from(moved),
+            count: 1,
+            evidence: Evidence::ReceivePackGone,
+        }
+    }
+
+    fn fold(events: &[Event]) -> Result<State, FoldError> {
+        let mut state = State::default();
+        for (at, event) in events.iter().enumerate() {
+            state.apply(at as u64 + 1, "2026-01-01T00:00:00.000Z", event)?;
+        }
+        Ok(state)
+    }
+
+    fn mark(state: &State) -> u64 {
+        state.fence(&FenceName::repo()).mark.get()
+    }
+
+    #[test]
+    fn accepting_takes_the_slot_and_leaves_the_mark() {
+        let state = fold(&[accepted(1, Some(5))]).unwrap();
+        assert!(state.fence(&FenceName::repo()).is_occupied());
+        assert_eq!(mark(&state), 0);
+    }
+
+    #[test]
+    fn settling_frees_the_slot_and_moves_the_mark_only_if_a_ref_moved() {
+        let state = fold(&[accepted(1, Some(5)), settled(1, Some(5), true)]).unwrap();
+        assert!(!state.fence(&FenceName::repo()).is_occupied());
+        assert_eq!(mark(&state), 5);
+        assert_eq!(mark(&fold(&[accepted(1, Some(5)), settled(1, Some(5), false)]).unwrap()), 0);
+        assert_eq!(mark(&fold(&[accepted(1, None), settled(1, None, true)]).unwrap()), 0);
+    }
+
+    #[test]
+    fn the_mark_never_goes_down_even_when_a_stale_push_was_only_observed() {
+        let events = [accepted(1, Some(5)), settled(1, Some(5), true), accepted(3, Some(4)), settled(3, Some(4), true)];
+        assert_eq!(mark(&fold(&events).unwrap()), 5);
+    }
+
+    #[test]
+    fn a_line_that_does_not_follow_is_an_error() {
+        assert_eq!(fold(&[settled(7, None, true)]), Err(FoldError::NotInFlight(PushId(7))));
+        assert_eq!(fold(&[accepted(7, None)]), Err(FoldError::WrongId(PushId(7), 1)));
+        let future = Event::LogBegun { version: 2, pusher: "x".to_owned() };
+        assert_eq!(fold(&[future]), Err(FoldError::Version(2)));
+    }
+
+    #[test]
+    fn a_line_is_flat_json_and_reads_back_as_itself() {
+        let line = crate::Line {
+            seq: 1,
+            time: "2026-01-01T00:00:00.000Z".to_owned(),
+            event: accepted(1, Some(u64::try_from(i64::MAX).unwrap())),
+            prev: crate::LineHash::none(),
+        };
+        let json = serde_json::to_value(&line).unwrap();
+        assert_eq!(json["event"], "push.accepted");
+        assert_eq!(json["fence"], "repo");
+        assert_eq!(json["token"], i64::MAX);
+        assert_eq!(json["refs"][0]["name"], "refs/heads/a");
+        assert_eq!(serde_json::from_str::<crate::Line>(&json.to_string()).unwrap(), line);
+    }
+}

@@ -1,0 +1,63 @@
+//! The values and pure decisions of git-fence.
+//!
+//! Nothing in here reads a file, an environment variable or a clock, and nothing blocks: what is
+//! needed comes in as a value, what was decided goes out as one. So the rules can be tested as
+//! tables, and the same functions that run in the hook can be driven by a model checker.
+//!
+//! The order in which the gate calls them, always under its lock:
+//!
+//! 1. [`State`] is the fold of the log's [`Event`]s.
+//! 2. For each push that is in flight and over, [`settle`] compares the refs with what the record
+//!    says they were, and its result is folded in: a token is spent if a ref moved, and only then.
+//! 3. [`decide`] judges the new push against the marks. It may say "wait": somebody's refs are
+//!    still moving.
+//! 4. An admitted push becomes an [`InFlight`] record, and from then on occupies its fences.
+//!
+//! What this crate does not guarantee: that the caller holds the lock, reads refs the way that
+//! survives a concurrent `git pack-refs`, or syncs the log before it answers. That is the rim's
+//! work, in `hook/`.
+//!
+//! ```
+//! use git_fence_core::{decide, Claim, Decision, Reject, Rules, State, Token};
+//!
+//! let rules = Rules::for_repo();
+//! let token = Token::parse(b"5").unwrap();
+//! let claim = Claim { rules: &rules, token: Some(token), exempt: false };
+//!
+//! // Nothing has been pushed yet, so the mark is 0 and 5 is above it.
+//! assert!(matches!(decide(&State::default(), &[claim]), Decision::Admit { overruled: None }));
+//! assert!(Token::parse(b"05").is_err());
+//! ```
+
+mod chain;
+mod decide;
+mod event;
+mod fence;
+mod flight;
+mod fold;
+mod names;
+mod object_id;
+mod offer;
+mod place;
+mod push;
+mod rules;
+mod settle;
+pub mod text;
+mod token;
+mod verdict;
+
+pub use chain::{LineHash, hash_line};
+pub use decide::{Claim, Decision, decide};
+pub use event::{AskedRef, Event, Line, Stake, Who};
+pub use fence::Fence;
+pub use flight::{InFlight, Plan, PlannedRef, PushId};
+pub use fold::{FoldError, LOG_VERSION, State};
+pub use names::{FenceName, FenceNameError, RefName};
+pub use object_id::{ObjectId, ObjectIdError};
+pub use offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};
+pub use place::{Place, ReceivePack, View};
+pub use push::{Command, Push, PushError};
+pub use rules::{Accept, Mode, Rules, Settings};
+pub use settle::{Evidence, Settlement, refs_say_over, settle};
+pub use token::{Mark, Token, TokenError};
+pub use verdict::{Code, Reject};

@@ -1,0 +1,143 @@
+//! Names of fences and of refs.
+
+use crate::text;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The name of a fence: one path component of `[a-z0-9._-]`, at most 64 bytes.
+///
+/// It is also a component of `refs/fence/<name>/lease`, so what git refuses in a ref is refused here.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FenceName(String);
+
+/// Why a text is not the name of a fence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} is not a fence's name: 1 to 64 of a-z, 0-9, '.', '_' and '-', not starting with '.' or '-', without '..', not ending in '.' or '.lock'"
+)]
+pub struct FenceNameError(String);
+
+impl FenceName {
+    /// The fence that every repository has.
+    pub const REPO: &'static str = "repo";
+
+    /// The fence that every repository has.
+    pub fn repo() -> FenceName {
+        FenceName(Self::REPO.to_owned())
+    }
+
+    /// Reads a name.
+    pub fn parse(name: &[u8]) -> Result<FenceName, FenceNameError> {
+        let refused = || FenceNameError(text::quoted(name));
+        let allowed = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b);
+        let text = std::str::from_utf8(name).map_err(|_| refused())?;
+        let safe = (1..=64).contains(&name.len())
+            && name.iter().all(allowed)
+            && !text.starts_with(['.', '-'])
+            && !text.contains("..")
+            && !text.ends_with('.')
+            && !text.ends_with(".lock");
+        safe.then(|| FenceName(text.to_owned())).ok_or_else(refused)
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for FenceName {
+    type Error = FenceNameError;
+
+    fn try_from(name: String) -> Result<FenceName, FenceNameError> {
+        FenceName::parse(name.as_bytes())
+    }
+}
+
+impl From<FenceName> for String {
+    fn from(name: FenceName) -> String {
+        name.0
+    }
+}
+
+impl fmt::Display for FenceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The full name of a ref, byte for byte as git has it.
+///
+/// Names need not be UTF-8. As text, what would not show as itself stands as `\xNN`, and can be
+/// read back: a record of a ref is always a record of exactly that ref.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RefName(Vec<u8>);
+
+impl RefName {
+    /// A name as git gave it. Whether git would accept it is for the rim to check.
+    pub fn new(name: impl Into<Vec<u8>>) -> RefName {
+        RefName(name.into())
+    }
+
+    /// The name's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether this is where leases live: `refs/fence/…`, never guarded by any fence.
+    pub fn is_lease(&self) -> bool {
+        self.0.starts_with(b"refs/fence/")
+    }
+
+    /// Whether each worktree has a ref of this name of its own.
+    pub fn is_per_worktree(&self) -> bool {
+        [&b"refs/bisect/"[..], b"refs/worktree/", b"refs/rewritten/"].iter().any(|prefix| self.0.starts_with(prefix))
+    }
+}
+
+impl TryFrom<String> for RefName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<RefName, String> {
+        text::unescape(&name).map(RefName).ok_or_else(|| format!("'{name}' has a backslash that is no \\xNN"))
+    }
+}
+
+impl From<RefName> for String {
+    fn from(name: RefName) -> String {
+        text::escape(&name.0)
+    }
+}
+
+impl fmt::Display for RefName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::escape(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_name_is_one_safe_component() {
+        for good in ["repo", "a", "deploy-1", "x.y_z", &"a".repeat(64)] {
+            assert!(FenceName::parse(good.as_bytes()).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "A", "a b", "a..b", "x.lock", "a.", ".a", "-a", "ä", "a\n", &"a".repeat(65)]
+        {
+            assert!(FenceName::parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(FenceName::parse(b"\xff").is_err());
+    }
+
+    #[test]
+    fn a_ref_name_survives_json_byte_for_byte() {
+        let name = RefName::new(*b"refs/heads/\xff\xfe");
+        let json = serde_json::to_string(&name).unwrap();
+        assert_eq!(json, r#""refs/heads/\\xff\\xfe""#);
+        assert_eq!(serde_json::from_str::<RefName>(&json).unwrap(), name);
+    }
+}

@@ -1,0 +1,188 @@
+//! The tokens that a push brings along, and where they came from.
+
+use crate::{FenceName, Reject, Settings, Token, text};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The trailer that carries a token for clients that cannot send push options.
+pub const TRAILER: &str = "Fencing-Token";
+
+/// More options than any client sends on purpose.
+const MOST_OPTIONS: usize = 1000;
+/// Longer than any option of ours can mean something.
+const LONGEST_OPTION: usize = 4096;
+
+/// Where a push's tokens stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// In push options. Trailers are then not looked at.
+    Option,
+    /// In the trailers of what the refs move to.
+    Trailer,
+    /// Nowhere.
+    None,
+}
+
+/// The tokens of one push: at most one for each fence.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Offer {
+    tokens: BTreeMap<FenceName, Token>,
+    /// Who the pusher says it is, for the record only.
+    pub owner: Option<String>,
+}
+
+impl Offer {
+    /// The token for `fence`.
+    pub fn token(&self, fence: &FenceName) -> Option<Token> {
+        self.tokens.get(fence).copied()
+    }
+
+    /// Whether there is no token at all.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Adds a token; a second one for the same fence must be the same.
+    pub fn add(&mut self, fence: FenceName, token: Token) -> Result<(), Reject> {
+        match self.tokens.insert(fence.clone(), token) {
+            Some(other) if other != token => Err(Reject::Ambiguous { fence, tokens: (other, token) }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why the environment does not hold a list of push options.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// `GIT_PUSH_OPTION_COUNT` is not a number.
+    #[error("GIT_PUSH_OPTION_COUNT is not a number: {0}")]
+    Count(String),
+    /// An option below the count is not there.
+    #[error("GIT_PUSH_OPTION_{0} is missing")]
+    Absent(usize),
+}
+
+/// Reads the options that are ours: `fence-token`, `fence-owner`. Others are left to others.
+pub fn read_options(options: &[Vec<u8>], settings: &Settings) -> Result<Offer, Reject> {
+    if options.len() > MOST_OPTIONS {
+        return Err(Reject::malformed(format!("{} push options: at most {MOST_OPTIONS} are read", options.len())));
+    }
+    let mut offer = Offer::default();
+    for option in options.iter().filter(|option| option.starts_with(b"fence-")) {
+        if option.len() > LONGEST_OPTION {
+            return Err(Reject::malformed(format!(
+                "push option {} has {} bytes: at most {LONGEST_OPTION} are read",
+                text::quoted(option),
+                option.len()
+            )));
+        }
+        let (key, value) = match option.iter().position(|b| *b == b'=') {
+            Some(at) => (&option[..at], &option[at + 1..]),
+            None => (&option[..], &b""[..]),
+        };
+        match key {
+            b"fence-token" => {
+                let (fence, token) = read_token(value, settings).map_err(|why| {
+                    Reject::malformed(format!("push option {} holds no token: {why}", text::quoted(option)))
+                })?;
+                offer.add(fence, token)?;
+            }
+            b"fence-owner" => offer.owner = Some(text::one_line(value, 200)),
+            // A misspelt option must not pass for no option where tokenless pushes are let through.
+            _ => {
+                return Err(Reject::malformed(format!(
+                    "push option {} is not known: there are fence-token and fence-owner",
+                    text::quoted(option)
+                )));
+            }
+        }
+    }
+    Ok(offer)
+}
+
+/// Reads the value of a [`TRAILER`]; `object` is where it stood.
+pub fn read_trailer(value: &[u8], object: &str, settings: &Settings) -> Result<(FenceName, Token), Reject> {
+    read_token(value, settings).map_err(|why| {
+        Reject::malformed(format!("trailer {TRAILER}: {} of {object} holds no token: {why}", text::quoted(value)))
+    })
+}
+
+/// `<n>` is for the fence `repo`, `<fence>:<n>` for the one it names, which must be there.
+fn read_token(value: &[u8], settings: &Settings) -> Result<(FenceName, Token), String> {
+    let (fence, digits) = match value.iter().position(|b| *b == b':') {
+        Some(at) => (FenceName::parse(&value[..at]).map_err(|e| e.to_string())?, &value[at + 1..]),
+        None => (FenceName::repo(), value),
+    };
+    if settings.rules(&fence).is_none() {
+        return Err(format!("this repository has no fence '{fence}'"));
+    }
+    let token = Token::parse(digits).map_err(|e| e.to_string())?;
+    Ok((fence, token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Code, Rules};
+
+    fn settings() -> Settings {
+        let deploy = Rules { fence: FenceName::parse(b"deploy").unwrap(), ..Rules::for_repo() };
+        Settings {
+            fences: vec![deploy, Rules::for_repo()],
+            receive_pack_is_elsewhere: false,
+            init_at_first_push: false,
+        }
+    }
+
+    fn read(options: &[&str]) -> Result<Offer, Reject> {
+        read_options(&options.iter().map(|o| o.as_bytes().to_vec()).collect::<Vec<_>>(), &settings())
+    }
+
+    #[test]
+    fn tokens_are_read_for_the_fence_they_name() {
+        let offer = read(&["ci.skip", "fence-token=5", "fence-token=deploy:7", "fence-owner=a\u{1b}b"]).unwrap();
+        assert_eq!(offer.token(&FenceName::repo()).unwrap().get(), 5);
+        assert_eq!(offer.token(&FenceName::parse(b"deploy").unwrap()).unwrap().get(), 7);
+        assert_eq!(offer.owner.as_deref(), Some("ab"));
+        assert!(read(&["ci.skip", "merge_request.create"]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_same_token_twice_is_one_and_two_different_ones_are_ambiguous() {
+        assert!(read(&["fence-token=5", "fence-token=repo:5"]).is_ok());
+        let two = read(&["fence-token=5", "fence-token=repo:6"]).unwrap_err();
+        assert_eq!(two.code(), Code::Ambiguous);
+    }
+
+    #[test]
+    fn what_is_not_an_option_of_ours_to_the_letter_is_malformed() {
+        let long = format!("fence-token={}", "9".repeat(60_000));
+        let owner = format!("fence-owner={}", "x".repeat(60_000));
+        for option in [
+            "fence-token",
+            "fence-token=",
+            "fence-token=0",
+            "fence-token=05",
+            "fence-token= 5",
+            "fence-token=5\n",
+            "fence-token=5\u{1b}[2J",
+            "fence-token=nowhere:5",
+            "fence-token=../x:5",
+            "fence-token=:5",
+            "fence-token=repo:",
+            "fence-token=repo:deploy:5",
+            "fence-tokn=5",
+            "fence-",
+            &long,
+            &owner,
+        ] {
+            let reject = read(&[option]).unwrap_err();
+            assert_eq!(reject.code(), Code::Malformed, "{option}");
+            assert!(!reject.to_string().contains(['\n', '\u{1b}']), "{reject}");
+            assert!(reject.to_string().len() < 400, "{reject}");
+        }
+        assert_eq!(read(&["x"; 1001]).unwrap_err().code(), Code::Malformed);
+        assert!(read(&["x"; 1000]).is_ok());
+    }
+}

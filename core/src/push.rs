@@ -1,0 +1,109 @@
+//! What git tells a pre-receive hook on its standard input.
+
+use crate::{ObjectId, RefName, text};
+use std::collections::HashSet;
+
+/// One line of it: the pusher wants `name` to go from `claimed` to `new`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The ref, as the pusher names it.
+    pub name: RefName,
+    /// What the pusher says the ref is at. Git shows it to the hook unchecked: it can be a lie.
+    pub claimed: Option<ObjectId>,
+    /// What it is to become; `None` deletes it.
+    pub new: Option<ObjectId>,
+}
+
+/// Everything one push asks for, in its order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Push {
+    /// The commands.
+    pub commands: Vec<Command>,
+}
+
+/// Why the input is not a push.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// The last line has no end: whatever wrote it was cut off.
+    #[error("the list of refs from git ends in the middle of line {0}")]
+    Truncated(usize),
+    /// A line that is not `old new name`.
+    #[error("line {line} of the list of refs from git is not 'old new name': {text}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// The line, made fit to be shown.
+        text: String,
+    },
+}
+
+impl Push {
+    /// Reads `<old> SP <new> SP <ref> LF` lines. Ref names may hold any byte but the line feed.
+    pub fn parse(input: &[u8]) -> Result<Push, PushError> {
+        let Some(lines) = input.strip_suffix(b"\n") else {
+            let whole_lines = input.iter().filter(|b| **b == b'\n').count();
+            return if input.is_empty() { Ok(Push::default()) } else { Err(PushError::Truncated(whole_lines + 1)) };
+        };
+        let commands = lines.split(|b| *b == b'\n').enumerate().map(|(at, line)| {
+            Command::parse(line).ok_or_else(|| PushError::Line { line: at + 1, text: text::quoted(line) })
+        });
+        Ok(Push { commands: commands.collect::<Result<_, _>>()? })
+    }
+
+    /// A ref that the push names more than once, if there is one: it could move there and back.
+    pub fn ref_named_twice(&self) -> Option<&RefName> {
+        let mut seen = HashSet::new();
+        self.commands.iter().map(|command| &command.name).find(|name| !seen.insert(*name))
+    }
+}
+
+impl Command {
+    fn parse(line: &[u8]) -> Option<Command> {
+        let mut fields = line.splitn(3, |b| *b == b' ');
+        let claimed = ObjectId::parse(fields.next()?).ok()?;
+        let new = ObjectId::parse(fields.next()?).ok()?;
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        Some(Command { name: RefName::new(name), claimed, new })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str) -> String {
+        format!("{} {} {name}\n", "0".repeat(40), "a".repeat(40))
+    }
+
+    #[test]
+    fn lines_are_read_in_order_with_any_bytes_in_names() {
+        let mut input = line("refs/heads/a").into_bytes();
+        input.extend(format!("{} {} ", "b".repeat(40), "0".repeat(40)).bytes());
+        input.extend(b"refs/heads/\xff\n");
+        let push = Push::parse(&input).unwrap();
+        assert_eq!(push.commands.len(), 2);
+        assert_eq!(push.commands[0].claimed, None);
+        assert_eq!(push.commands[1].new, None);
+        assert_eq!(push.commands[1].name.as_bytes(), b"refs/heads/\xff");
+        assert_eq!(Push::parse(b"").unwrap().commands, []);
+    }
+
+    #[test]
+    fn truncated_and_mangled_input_is_no_push() {
+        let whole = line("refs/heads/a") + &line("refs/heads/b");
+        for cut in 1..whole.len() {
+            let read = Push::parse(&whole.as_bytes()[..cut]);
+            assert!(read.is_err() || cut == line("refs/heads/a").len(), "cut at {cut}: {read:?}");
+        }
+        for bad in ["\n", "x\n", "0 0 refs/heads/a\n", &format!("{} {} \n", "0".repeat(40), "a".repeat(40))] {
+            assert!(matches!(Push::parse(bad.as_bytes()), Err(PushError::Line { line: 1, .. })), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_ref_named_twice_is_found() {
+        let push = Push::parse((line("refs/heads/a") + &line("refs/heads/b") + &line("refs/heads/a")).as_bytes());
+        assert_eq!(push.unwrap().ref_named_twice(), Some(&RefName::new("refs/heads/a")));
+        assert_eq!(Push::parse(line("refs/heads/a").as_bytes()).unwrap().ref_named_twice(), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! What the settings say: which refs a fence guards and how it judges.
+
+use crate::{FenceName, Mark, RefName, Token};
+use gix_glob::wildmatch::Mode as Glob;
+use serde::{Serialize, Serializer};
+use std::time::Duration;
+
+/// Whether a fence refuses, only watches, or is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Pushes that break the rule are refused.
+    Enforce,
+    /// Everything is done and recorded, but nothing is refused.
+    Observe,
+    /// The fence does nothing.
+    Off,
+}
+
+/// Which tokens are new enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accept {
+    /// Strictly above the mark: each token moves refs once.
+    Above,
+    /// The mark's own token too: for holders that push many times under one token.
+    AtOrAbove,
+}
+
+impl Accept {
+    /// Whether `token` may write where `mark` is the newest that has written.
+    pub fn admits(self, token: Token, mark: Mark) -> bool {
+        match self {
+            Accept::Above => token.get() > mark.get(),
+            Accept::AtOrAbove => token.get() >= mark.get(),
+        }
+    }
+}
+
+/// The rules of one fence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rules {
+    /// The fence.
+    pub fence: FenceName,
+    /// The refs it guards: patterns in which `*` crosses slashes.
+    pub refs: Vec<String>,
+    /// Refuse, watch, or nothing.
+    pub mode: Mode,
+    /// Which tokens are new enough.
+    pub accept: Accept,
+    /// Whether everybody may push without a token.
+    pub tokenless: bool,
+    /// The pushers who may push without a token.
+    pub exempt: Vec<String>,
+    /// How long a push may wait for those before it.
+    #[serde(serialize_with = "as_seconds")]
+    pub wait: Duration,
+    /// How far above the mark a token may be.
+    pub max_jump: Option<u64>,
+    /// After how long a waiting newer push ends the one it waits for.
+    #[serde(serialize_with = "as_optional_seconds")]
+    pub evict_after: Option<Duration>,
+}
+
+impl Rules {
+    /// The rules of the fence `repo` where nothing is configured.
+    pub fn for_repo() -> Rules {
+        Rules {
+            fence: FenceName::repo(),
+            refs: vec!["refs/heads/*".to_owned(), "refs/tags/*".to_owned()],
+            mode: Mode::Enforce,
+            accept: Accept::Above,
+            tokenless: false,
+            exempt: Vec::new(),
+            wait: Duration::from_secs(30),
+            max_jump: None,
+            evict_after: None,
+        }
+    }
+
+    /// Whether this fence guards `name`. Lease refs are nobody's.
+    pub fn guards(&self, name: &RefName) -> bool {
+        let matches =
+            |pattern: &String| gix_glob::wildmatch(pattern.as_bytes().into(), name.as_bytes().into(), Glob::empty());
+        !name.is_lease() && self.refs.iter().any(matches)
+    }
+
+    /// Whether `pusher` may push here without a token.
+    pub fn exempts(&self, pusher: &str) -> bool {
+        self.tokenless || self.exempt.iter().any(|name| name == pusher)
+    }
+}
+
+/// All settings that matter to a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Settings {
+    /// The fences in the order in which refs are given to them: named ones first, `repo` last.
+    pub fences: Vec<Rules>,
+    /// Whether this host starts hooks from somewhere else than a receive-pack, so that nobody can
+    /// see whether a push is still alive (the bounded form).
+    pub receive_pack_is_elsewhere: bool,
+    /// Whether a repository that has no log yet may begin one at its first push.
+    pub init_at_first_push: bool,
+}
+
+impl Settings {
+    /// The fence that `name` belongs to, if it is guarded at all.
+    pub fn fence_of(&self, name: &RefName) -> Option<&Rules> {
+        self.fences.iter().find(|rules| rules.guards(name))
+    }
+
+    /// The rules of the fence called `name`.
+    pub fn rules(&self, name: &FenceName) -> Option<&Rules> {
+        self.fences.iter().find(|rules| rules.fence == *name)
+    }
+}
+
+fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+fn as_optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(|d| d.as_secs_f64()).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        let mut deploy = Rules::for_repo();
+        deploy.fence = FenceName::parse(b"deploy").unwrap();
+        deploy.refs = vec!["refs/heads/deploy/*".to_owned(), "refs/notes/*".to_owned()];
+        Settings {
+            fences: vec![deploy, Rules::for_repo()],
+            receive_pack_is_elsewhere: false,
+            init_at_first_push: false,
+        }
+    }
+
+    #[test]
+    fn a_ref_belongs_to_the_first_fence_that_guards_it_and_leases_to_none() {
+        let settings = settings();
+        for (name, fence) in [
+            ("refs/heads/main", Some("repo")),
+            ("refs/heads/a/b/c", Some("repo")),
+            ("refs/tags/v1", Some("repo")),
+            ("refs/heads/deploy/eu/web", Some("deploy")),
+            ("refs/heads/deploy", Some("repo")),
+            ("refs/notes/commits", Some("deploy")),
+            ("refs/changes/1", None),
+            ("refs/fence/repo/lease", None),
+        ] {
+            let found = settings.fence_of(&RefName::new(name)).map(|rules| rules.fence.as_str());
+            assert_eq!(found, fence, "{name}");
+        }
+        let mut everything = Rules::for_repo();
+        everything.refs = vec!["refs/*".to_owned()];
+        assert!(everything.guards(&RefName::new("refs/changes/1")));
+        assert!(!everything.guards(&RefName::new("refs/fence/repo/lease")));
+    }
+
+    #[test]
+    fn a_tie_is_admitted_only_where_the_setting_says_so() {
+        let five = Token::parse(b"5").unwrap();
+        let mark = Mark::from(five);
+        assert!(!Accept::Above.admits(five, mark));
+        assert!(Accept::AtOrAbove.admits(five, mark));
+        assert!(!Accept::AtOrAbove.admits(Token::parse(b"4").unwrap(), mark));
+    }
+}

@@ -1,0 +1,239 @@
+//! Why a push is refused, in words and as a code.
+
+use crate::{FenceName, Mark, RefName, Token};
+use serde::{Deserialize, Serialize};
+use std::{fmt, time::Duration};
+
+/// The stable name of a reason, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Code {
+    /// The token is not above the mark.
+    #[serde(rename = "FENCE-STALE")]
+    Stale,
+    /// A guarded ref would move without a token.
+    #[serde(rename = "FENCE-MISSING")]
+    Missing,
+    /// The push or its token cannot be read as one.
+    #[serde(rename = "FENCE-MALFORMED")]
+    Malformed,
+    /// Two different tokens for one fence.
+    #[serde(rename = "FENCE-AMBIGUOUS")]
+    Ambiguous,
+    /// The token is further above the mark than the settings allow.
+    #[serde(rename = "FENCE-JUMP")]
+    Jump,
+    /// Another push has been let through and its refs are still moving.
+    #[serde(rename = "FENCE-BUSY")]
+    Busy,
+    /// The push comes from inside a hook of the push it would wait for.
+    #[serde(rename = "FENCE-NESTED")]
+    Nested,
+    /// The receive-pack that will move the refs cannot be found.
+    #[serde(rename = "FENCE-UNSEEN")]
+    Unseen,
+    /// The push touches lease refs in a way that is no lease operation.
+    #[serde(rename = "FENCE-LEASE-INVALID")]
+    LeaseInvalid,
+    /// The fence's own files or settings cannot be used.
+    #[serde(rename = "FENCE-BROKEN")]
+    Broken,
+}
+
+impl Code {
+    /// The code as it is printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::Stale => "FENCE-STALE",
+            Code::Missing => "FENCE-MISSING",
+            Code::Malformed => "FENCE-MALFORMED",
+            Code::Ambiguous => "FENCE-AMBIGUOUS",
+            Code::Jump => "FENCE-JUMP",
+            Code::Busy => "FENCE-BUSY",
+            Code::Nested => "FENCE-NESTED",
+            Code::Unseen => "FENCE-UNSEEN",
+            Code::LeaseInvalid => "FENCE-LEASE-INVALID",
+            Code::Broken => "FENCE-BROKEN",
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A refusal. Its `Display` is the sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Reject {
+    /// A newer token has moved refs here.
+    #[error("token {token} is not above {mark}, the mark of fence '{fence}'")]
+    Stale {
+        /// The fence.
+        fence: FenceName,
+        /// The push's token.
+        token: Token,
+        /// The fence's mark.
+        mark: Mark,
+    },
+    /// No token for a fence that wants one.
+    #[error("the push moves refs of fence '{fence}' and carries no token for it{}", of_ref(.name))]
+    Missing {
+        /// The fence.
+        fence: FenceName,
+        /// Where trailers were looked for: the ref that has none.
+        name: Option<RefName>,
+    },
+    /// Something in the push cannot be read.
+    #[error("{why}")]
+    Malformed {
+        /// What, and what was expected.
+        why: String,
+    },
+    /// Two different tokens.
+    #[error("the push carries tokens {} and {} for fence '{fence}': exactly one is allowed", .tokens.0, .tokens.1)]
+    Ambiguous {
+        /// The fence.
+        fence: FenceName,
+        /// Both.
+        tokens: (Token, Token),
+    },
+    /// Too far above the mark.
+    #[error("token {token} is more than {limit} above {mark}, the mark of fence '{fence}'")]
+    Jump {
+        /// The fence.
+        fence: FenceName,
+        /// The push's token.
+        token: Token,
+        /// The fence's mark.
+        mark: Mark,
+        /// `fence.maxJump`.
+        limit: u64,
+    },
+    /// The wait ran out.
+    #[error("waited {:.1} s for {holder}, whose refs are still moving", .waited.as_secs_f64())]
+    Busy {
+        /// The fence, where it is one fence's slot that is taken.
+        fence: Option<FenceName>,
+        /// Who is in the way.
+        holder: String,
+        /// For how long.
+        waited: Duration,
+    },
+    /// A push that would wait for its own parent.
+    #[error("{}", nested(*.twice))]
+    Nested {
+        /// The fence.
+        fence: FenceName,
+        /// Whether the parent is its own receive-pack: the hook runs twice in one push.
+        twice: bool,
+    },
+    /// No receive-pack above this hook, or it is gone.
+    #[error("{why}")]
+    Unseen {
+        /// What was looked for.
+        why: String,
+    },
+    /// A push to `refs/fence/…` that is no lease operation.
+    #[error("'{name}' is kept for leases, and this gate grants none yet")]
+    LeaseInvalid {
+        /// The ref.
+        name: RefName,
+    },
+    /// The fence's own files or settings.
+    #[error("{what}")]
+    Broken {
+        /// What failed, with the file's or the setting's name.
+        what: String,
+        /// What mends it.
+        mend: String,
+    },
+}
+
+impl Reject {
+    /// A push that cannot be read, and why.
+    pub fn malformed(why: impl Into<String>) -> Reject {
+        Reject::Malformed { why: why.into() }
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            Reject::Stale { .. } => Code::Stale,
+            Reject::Missing { .. } => Code::Missing,
+            Reject::Malformed { .. } => Code::Malformed,
+            Reject::Ambiguous { .. } => Code::Ambiguous,
+            Reject::Jump { .. } => Code::Jump,
+            Reject::Busy { .. } => Code::Busy,
+            Reject::Nested { .. } => Code::Nested,
+            Reject::Unseen { .. } => Code::Unseen,
+            Reject::LeaseInvalid { .. } => Code::LeaseInvalid,
+            Reject::Broken { .. } => Code::Broken,
+        }
+    }
+
+    /// Whether the very same push may be tried again as it is.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Reject::Busy { .. })
+    }
+
+    /// The fence that refused, where it was one.
+    pub fn fence(&self) -> Option<&FenceName> {
+        match self {
+            Reject::Stale { fence, .. }
+            | Reject::Missing { fence, .. }
+            | Reject::Ambiguous { fence, .. }
+            | Reject::Jump { fence, .. }
+            | Reject::Nested { fence, .. } => Some(fence),
+            Reject::Busy { fence, .. } => fence.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What to do now.
+    pub fn hint(&self) -> String {
+        match self {
+            Reject::Stale { .. } => {
+                "a newer run has written here. Do not pick another number: take a new lease,  git fence acquire"
+                    .to_owned()
+            }
+            Reject::Missing { fence, .. } if fence.as_str() == FenceName::REPO => {
+                "push with  -o fence-token=<n>  where <n> is the token of the lease you hold".to_owned()
+            }
+            Reject::Missing { fence, .. } => {
+                format!("push with  -o fence-token={fence}:<n>  where <n> is the token of the lease you hold")
+            }
+            Reject::Malformed { .. } => {
+                "nothing was written. Tokens are whole numbers from 1 up, as in  -o fence-token=42".to_owned()
+            }
+            Reject::Ambiguous { .. } => "send one token for each fence, as an option or as a trailer".to_owned(),
+            Reject::Jump { .. } => "check where the token comes from; fence.maxJump sets the limit".to_owned(),
+            Reject::Busy { .. } => {
+                "nothing was written. The same push with the same token may be tried again".to_owned()
+            }
+            Reject::Nested { twice: false, .. } => {
+                "push after the outer push has ended, for instance from post-receive".to_owned()
+            }
+            Reject::Nested { twice: true, .. } => {
+                "keep one of the two:  hooks/pre-receive  or the one in its dispatcher".to_owned()
+            }
+            Reject::Unseen { .. } => {
+                "where the host starts hooks elsewhere (GitLab), set  fence.receivePack = none".to_owned()
+            }
+            Reject::LeaseInvalid { .. } => "push branches and tags only".to_owned(),
+            Reject::Broken { mend, .. } => mend.clone(),
+        }
+    }
+}
+
+fn of_ref(name: &Option<RefName>) -> String {
+    name.as_ref().map_or(String::new(), |name| format!(": none in what '{name}' moves to"))
+}
+
+fn nested(twice: bool) -> &'static str {
+    if twice {
+        "the gate ran twice for this push: it is installed twice"
+    } else {
+        "this push comes from inside a hook of another push, which would have to end first"
+    }
+}

@@ -1,6 +1,6 @@
 //! The note of a push that has been let through and whose refs git is still updating.
 
-use crate::{FenceName, Mark, ObjectId, Place, ReceivePack, RefName, Stake, Token, Who};
+use crate::{FenceName, ObjectId, Place, ReceivePack, RefName, Stake, Token, Who};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -121,13 +121,6 @@ impl InFlight {
     }
 }
 
-impl Stake {
-    /// What a push brings to `fence`, whose mark is `mark`.
-    pub fn new(fence: FenceName, token: Option<Token>, mark: Mark) -> Stake {
-        Stake { fence, token, mark }
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -149,7 +142,11 @@ pub(crate) mod tests {
         InFlight {
             push: PushId(push),
             time: "2026-01-01T00:00:00.000Z".to_owned(),
-            stakes: vec![Stake::new(FenceName::repo(), token.map(|n| n.try_into().unwrap()), Mark::default())],
+            stakes: vec![Stake {
+                fence: FenceName::repo(),
+                token: token.map(|n| n.try_into().unwrap()),
+                mark: crate::Mark::default(),
+            }],
             plan: Plan::of(refs.collect()),
             who: Who { owner: None, pusher: "tester".to_owned(), address: None },
             place: Place { boot: "b".to_owned(), machine: None, pid_ns: 1, uptime_ms: 0 },

@@ -1,7 +1,6 @@
 //! What git tells a pre-receive hook on its standard input.
 
 use crate::{ObjectId, RefName, text};
-use std::collections::HashSet;
 
 /// One line of it: the pusher wants `name` to go from `claimed` to `new`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,12 +48,6 @@ impl Push {
         });
         Ok(Push { commands: commands.collect::<Result<_, _>>()? })
     }
-
-    /// A ref that the push names more than once, if there is one: it could move there and back.
-    pub fn ref_named_twice(&self) -> Option<&RefName> {
-        let mut seen = HashSet::new();
-        self.commands.iter().map(|command| &command.name).find(|name| !seen.insert(*name))
-    }
 }
 
 impl Command {
@@ -98,12 +91,5 @@ mod tests {
         for bad in ["\n", "x\n", "0 0 refs/heads/a\n", &format!("{} {} \n", "0".repeat(40), "a".repeat(40))] {
             assert!(matches!(Push::parse(bad.as_bytes()), Err(PushError::Line { line: 1, .. })), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn a_ref_named_twice_is_found() {
-        let push = Push::parse((line("refs/heads/a") + &line("refs/heads/b") + &line("refs/heads/a")).as_bytes());
-        assert_eq!(push.unwrap().ref_named_twice(), Some(&RefName::new("refs/heads/a")));
-        assert_eq!(Push::parse(line("refs/heads/a").as_bytes()).unwrap().ref_named_twice(), None);
     }
 }

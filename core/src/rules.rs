@@ -109,6 +109,11 @@ impl Settings {
         self.fences.iter().find(|rules| rules.guards(name))
     }
 
+    /// Whether any fence refuses pushes.
+    pub fn enforces(&self) -> bool {
+        self.fences.iter().any(|rules| rules.mode == Mode::Enforce)
+    }
+
     /// The rules of the fence called `name`.
     pub fn rules(&self, name: &FenceName) -> Option<&Rules> {
         self.fences.iter().find(|rules| rules.fence == *name)

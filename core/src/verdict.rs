@@ -31,9 +31,6 @@ pub enum Code {
     /// The receive-pack that will move the refs cannot be found.
     #[serde(rename = "FENCE-UNSEEN")]
     Unseen,
-    /// The push touches lease refs in a way that is no lease operation.
-    #[serde(rename = "FENCE-LEASE-INVALID")]
-    LeaseInvalid,
     /// The fence's own files or settings cannot be used.
     #[serde(rename = "FENCE-BROKEN")]
     Broken,
@@ -51,7 +48,6 @@ impl Code {
             Code::Busy => "FENCE-BUSY",
             Code::Nested => "FENCE-NESTED",
             Code::Unseen => "FENCE-UNSEEN",
-            Code::LeaseInvalid => "FENCE-LEASE-INVALID",
             Code::Broken => "FENCE-BROKEN",
         }
     }
@@ -134,12 +130,6 @@ pub enum Reject {
         /// What was looked for.
         why: String,
     },
-    /// A push to `refs/fence/…` that is no lease operation.
-    #[error("'{name}' is kept for leases, and this gate grants none yet")]
-    LeaseInvalid {
-        /// The ref.
-        name: RefName,
-    },
     /// The fence's own files or settings.
     #[error("{what}")]
     Broken {
@@ -167,7 +157,6 @@ impl Reject {
             Reject::Busy { .. } => Code::Busy,
             Reject::Nested { .. } => Code::Nested,
             Reject::Unseen { .. } => Code::Unseen,
-            Reject::LeaseInvalid { .. } => Code::LeaseInvalid,
             Reject::Broken { .. } => Code::Broken,
         }
     }
@@ -220,7 +209,6 @@ impl Reject {
             Reject::Unseen { .. } => {
                 "where the host starts hooks elsewhere (GitLab), set  fence.receivePack = none".to_owned()
             }
-            Reject::LeaseInvalid { .. } => "push branches and tags only".to_owned(),
             Reject::Broken { mend, .. } => mend.clone(),
         }
     }

@@ -1,1 +1,76 @@
-//! The gate.
+//! The gate of git-fence: a pre-receive hook that checks fencing tokens, and the commands of
+//! whoever runs the server.
+//!
+//! # What it guarantees
+//!
+//! Once a push with token N has moved a ref of a fence, no push with a token at or below N moves
+//! any ref of that fence; refs move in token order; a token is spent when a ref moved, and only
+//! then. It holds when a receive-pack stalls after this hook has let it through, and when any
+//! process is killed at any point. When in doubt, the push is refused.
+//!
+//! # What it does not
+//!
+//! A token is not a password. Writers that run no pre-receive hook are not seen. Where the
+//! receive-pack of a push cannot be looked at (another host, another process namespace), waiting for
+//! it is bounded by time.
+//!
+//! # How
+//!
+//! A pre-receive hook that compares, advances a mark and exits leaves the ref update outside of its
+//! lock. This one records the push as *in flight* instead: which process will move which refs, and
+//! what they are at right now. Everybody else waits until that push is over, which is when its
+//! receive-pack is gone or all its refs show their new values; then it is *settled* by looking at
+//! the refs. The mark moves there, and nowhere else.
+//!
+//! A push goes through one room after the other: `surroundings` (environment) and standard input,
+//! `repository` and `settings`, `plan` (what is guarded), `trailers`, then `gate`, which works under
+//! the lock of `store` and waits in `slot`; `record` and `voice` say what was decided.
+
+mod audit;
+mod cli;
+mod clock;
+mod config;
+mod failure;
+mod files;
+mod gate;
+mod install;
+mod journal;
+mod mutex;
+mod plan;
+mod pre_receive;
+mod process;
+mod record;
+mod refs;
+mod repository;
+mod settings;
+mod slot;
+mod status;
+mod store;
+mod surroundings;
+mod trailers;
+mod voice;
+
+use git_fence_core::Reject;
+use std::{panic, process::ExitCode, sync::Mutex};
+
+/// The program `git-fence-hook`. A panic is a refusal like any other: said in the two voices,
+/// and never the push let through.
+pub fn main() -> ExitCode {
+    static PLACE: Mutex<String> = Mutex::new(String::new());
+    panic::set_hook(Box::new(|info| {
+        if let (Ok(mut place), Some(location)) = (PLACE.lock(), info.location()) {
+            *place = format!("{}:{}", location.file(), location.line());
+        }
+    }));
+    let ran = panic::catch_unwind(|| {
+        let environment = surroundings::Environment::read();
+        cli::run(std::env::args_os().collect(), &environment)
+    });
+    ran.unwrap_or_else(|_| {
+        let place = PLACE.lock().map_or_else(|_| String::new(), |place| place.clone());
+        let what = format!("git-fence-hook met a case that it does not know, at {place}");
+        let mend = "nothing was written. Please report it with these lines".to_owned();
+        voice::refused(&Reject::Broken { what, mend }.into());
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,110 @@
+//! Showing the log, and checking it.
+
+use crate::{
+    failure::Failure,
+    files::FenceDir,
+    journal::{CheckpointFile, Damage, Journal},
+    mutex::Witness,
+    process,
+    repository::Repository,
+    status::open_log,
+    surroundings::Environment,
+};
+use git_fence_core::{Event, Line, Stake, Token};
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+/// `git-fence-hook audit`: every line, as the log has it or as a table.
+pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(), Failure> {
+    let repository = Repository::find(dir, environment)?;
+    let path = FenceDir::at(repository.fence_dir()).log();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut written = Ok(());
+    let read = Journal::read(&open_log(&path)?, &path, None, |read| {
+        if written.is_ok() {
+            written = if json {
+                out.write_all(read.bytes).and_then(|()| out.write_all(b"\n"))
+            } else {
+                writeln!(out, "{}", row(read.line))
+            };
+        }
+    });
+    // What could be read is shown, also where the log is damaged further on.
+    written.and_then(|()| out.flush())?;
+    read?;
+    Ok(())
+}
+
+/// `git-fence-hook audit verify`: says what is wrong, or how much is right.
+pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failure> {
+    let repository = Repository::find(dir, environment)?;
+    let dir = FenceDir::at(repository.fence_dir());
+    let path = dir.log();
+    let here = process::here().map_err(Failure::io("read", "/proc"))?;
+    // What others know of the log's length is read before the log, which only grows.
+    let witness = File::open(dir.mutex()).ok().and_then(|mutex| Witness::read(&mutex));
+    let checkpoint = CheckpointFile::read(&dir)?;
+    let log = open_log(&path)?;
+    let journal = Journal::read(&log, &path, None, |_| {})?;
+    if let Some(witness) = witness {
+        journal.check(&witness, &here.boot, &path)?;
+    }
+    if let CheckpointFile::Good(checkpoint) = checkpoint {
+        // Its own reading checks that the line it ends with is there and unchanged.
+        Journal::read(&log, &path, Some(checkpoint), |_| {})?;
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "{} lines, all as they were written; the last is {}", journal.head.seq, journal.head.hash)?;
+    if !journal.torn.is_empty() {
+        let found = journal.head.end + journal.torn.len() as u64;
+        return Err(Damage::Line {
+            path,
+            line: journal.head.seq + 1,
+            why: format!("is torn: the log ends at byte {found} in the middle of it"),
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// One line of the table: when, what, which token, who, and why.
+fn row(line: &Line) -> String {
+    let Line { seq, time, event, .. } = line;
+    let row = |what: &str, token: Option<Token>, who: &str, detail: String| {
+        let token = token.map_or("-".to_owned(), |token| token.to_string());
+        format!("{seq:>6}  {time}  {what:<10}  {token:>6}  {who:<12}  {detail}").trim_end().to_owned()
+    };
+    match event {
+        Event::LogBegun { pusher, .. } => row("begun", None, pusher, String::new()),
+        Event::LogRecovered { reason } => row("recovered", None, "-", reason.clone()),
+        Event::SettingsChanged { .. } => row("settings", None, "-", "changed".to_owned()),
+        Event::PushAccepted { stake, also, who, plan, code, .. } => {
+            let refs: Vec<String> = plan.refs.iter().take(3).map(|planned| planned.name.to_string()).collect();
+            let more = if plan.count > 3 { format!(" and {} more", plan.count - 3) } else { String::new() };
+            let would = code.map_or(String::new(), |code| format!("  (would be {code})"));
+            row(
+                "accepted",
+                stake.token,
+                &who.pusher,
+                format!("{}  {}{more}{would}", fences(stake, also), refs.join(" ")),
+            )
+        }
+        Event::PushRejected { code, reason, token, who, .. } => {
+            row("rejected", *token, &who.pusher, format!("{code} {reason}"))
+        }
+        Event::PushSettled { push, stake, also, moved, count, .. } => {
+            let detail =
+                format!("{}  push {push}: {moved} of {count} refs moved, mark {}", fences(stake, also), stake.mark);
+            row("settled", stake.token, "-", detail)
+        }
+        Event::PushEvicted { push, reason, who } => row("evicted", None, &who.pusher, format!("push {push}: {reason}")),
+    }
+}
+
+fn fences(stake: &Stake, also: &[Stake]) -> String {
+    let names: Vec<&str> = std::iter::once(stake).chain(also).map(|stake| stake.fence.as_str()).collect();
+    names.join("+")
+}

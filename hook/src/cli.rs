@@ -1,0 +1,94 @@
+//! The command line.
+
+use crate::{audit, failure::Failure, install, pre_receive, status, surroundings::Environment};
+use clap::{Args, Parser, Subcommand};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+/// The gate of git-fence, for the server side.
+///
+/// Git runs it as the pre-receive hook of a repository and it refuses every push whose fencing
+/// token is not above the newest that has written there. The commands below put it in place and
+/// show what it does.
+#[derive(Parser)]
+#[command(name = "git-fence-hook", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Put the gate into a repository: the hook, push options, and the log it keeps
+    Install(Where),
+    /// Show the marks, and the push that is in flight if there is one
+    Status(Report),
+    /// Show what the gate decided, oldest first
+    #[command(args_conflicts_with_subcommands = true)]
+    Audit {
+        #[command(subcommand)]
+        command: Option<AuditCommand>,
+        #[command(flatten)]
+        report: Report,
+    },
+    /// What git runs: reads the push from standard input and the environment
+    #[command(hide = true)]
+    PreReceive { ignored: Vec<OsString> },
+}
+
+#[derive(Subcommand)]
+enum AuditCommand {
+    /// Check every line of the log: that none was changed, removed or cut off
+    Verify(Where),
+}
+
+#[derive(Args)]
+struct Where {
+    /// The repository
+    #[arg(default_value = ".")]
+    repository: PathBuf,
+}
+
+#[derive(Args)]
+struct Report {
+    #[command(flatten)]
+    place: Where,
+    /// For programs: JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs what the command line says.
+pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help goes to standard output and is no failure; both may meet a closed pipe.
+            let _ = e.print();
+            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+        }
+    };
+    let done = match cli.command {
+        Command::PreReceive { .. } => return pre_receive::run(environment),
+        Command::Install(place) => install::run(&place.repository, environment),
+        Command::Status(report) => status::run(&report.place.repository, report.json, environment),
+        Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {
+            audit::verify(&place.repository, environment)
+        }
+        Command::Audit { command: None, report } => audit::run(&report.place.repository, report.json, environment),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -1,0 +1,174 @@
+//! Git's configuration at every level, without starting git where that can be avoided.
+
+use crate::surroundings::Environment;
+use gix::{
+    bstr::{BString, ByteSlice},
+    config::{
+        File, Source,
+        file::{Metadata, includes, init::Options},
+        path::interpolate,
+    },
+    refs::file::loose::Reference,
+};
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Why the configuration cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("{0}")]
+    Read(String),
+    #[error("'git config --list' failed: {0}")]
+    Git(String),
+}
+
+/// Reads system, global, repository and worktree configuration and what the environment adds.
+///
+/// `git -c` passes its settings on in a variable whose form is git's own affair: in that case, a
+/// rare one on servers, git is asked instead.
+pub(crate) fn read(git_dir: &Path, common_dir: &Path, environment: &Environment) -> Result<File, ConfigError> {
+    if environment.get("GIT_CONFIG_PARAMETERS").is_some() {
+        return ask_git(git_dir);
+    }
+    let home = environment.path("HOME");
+    let branch = fs::read(git_dir.join("HEAD")).ok().and_then(|head| checked_out_branch(&head));
+    let options = Options {
+        includes: includes::Options::follow(
+            interpolate::Context {
+                home_dir: home.as_deref(),
+                home_for_user: Some(interpolate::home_for_user),
+                ..Default::default()
+            },
+            includes::conditional::Context {
+                git_dir: Some(git_dir),
+                branch_name: branch.as_ref().map(|name| name.as_ref()),
+            },
+        ),
+        ..Default::default()
+    };
+
+    let mut variable = |name: &str| environment.get(name).map(OsString::from);
+    let mut files = vec![(Source::System, system_config(environment))];
+    for source in [Source::Git, Source::User] {
+        files.push((source, source.storage_location(&mut variable)));
+    }
+    files.push((Source::Local, Some(common_dir.join("config"))));
+    files.push((Source::Worktree, worktree_config(git_dir, common_dir)));
+    // GIT_CONFIG_GLOBAL stands for both global files, and must be read once.
+    files.dedup_by(|later, earlier| later.1.is_some() && later.1 == earlier.1);
+
+    let present = files.into_iter().filter_map(|(source, path)| Some((source, path.filter(|path| path.is_file())?)));
+    // Git itself has already refused repositories whose owner it does not trust.
+    let metadata =
+        present.map(|(source, path)| Metadata { path: Some(path), source, level: 0, trust: gix::sec::Trust::Full });
+    let failed = |e: gix::Error| ConfigError::Read(e.to_string());
+    let mut config = File::from_paths_metadata(metadata, options).map_err(failed)?.unwrap_or_default();
+    if let Some(overrides) = File::from_env(options).map_err(failed)? {
+        config.append(overrides).map_err(failed)?;
+    }
+    Ok(config)
+}
+
+/// The branch that `includeIf.onbranch` compares with.
+fn checked_out_branch(head: &[u8]) -> Option<gix::refs::FullName> {
+    let name: gix::refs::FullName = "HEAD".try_into().ok()?;
+    match Reference::try_from_path(name, head, gix::hash::Kind::Sha1).ok()?.target {
+        gix::refs::Target::Symbolic(branch) => Some(branch),
+        gix::refs::Target::Object(_) => None,
+    }
+}
+
+fn worktree_config(git_dir: &Path, common_dir: &Path) -> Option<PathBuf> {
+    let local = File::from_path_no_includes(common_dir.join("config"), Source::Local).ok()?;
+    let enabled = local.boolean("extensions.worktreeConfig").ok().flatten().unwrap_or(false);
+    enabled.then(|| git_dir.join("config.worktree"))
+}
+
+/// Where the git that runs this hook keeps its system configuration. A git under `/usr` or
+/// `/usr/local` keeps it where git's own build puts it; any other is asked.
+fn system_config(environment: &Environment) -> Option<PathBuf> {
+    let off = environment.get("GIT_CONFIG_NOSYSTEM").and_then(|value| value.to_str());
+    if off.is_some_and(|value| !matches!(value, "0" | "false" | "no" | "off")) {
+        return None;
+    }
+    if let Some(path) = environment.path("GIT_CONFIG_SYSTEM") {
+        return Some(path);
+    }
+    let parent = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
+    let git = parent.and_then(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok());
+    match git.as_deref().and_then(prefix_of_git) {
+        Some(prefix) if prefix == Path::new("/usr") => Some(PathBuf::from("/etc/gitconfig")),
+        Some(prefix) if prefix == Path::new("/usr/local") => Some(prefix.join("etc/gitconfig")),
+        _ => ask_git_for_system_config(),
+    }
+}
+
+/// The prefix under which the git at `exe` was built, if it is a git at all.
+fn prefix_of_git(exe: &Path) -> Option<&Path> {
+    let is_git = exe.file_name()?.to_str().is_some_and(|name| name == "git" || name.starts_with("git-"));
+    let dir = exe.parent()?;
+    let ends = ["bin", "libexec/git-core", "lib/git-core"];
+    let depth = ends.iter().find(|end| dir.ends_with(end))?.split('/').count();
+    is_git.then(|| dir.ancestors().nth(depth)).flatten()
+}
+
+fn ask_git_for_system_config() -> Option<PathBuf> {
+    let asked = Command::new("git").args(["config", "--system", "--list", "--show-origin", "-z"]).output().ok()?;
+    let origin = asked.stdout.split(|b| *b == 0).next()?.strip_prefix(b"file:")?;
+    Some(PathBuf::from(OsString::from_vec(origin.to_vec())))
+}
+
+fn ask_git(git_dir: &Path) -> Result<File, ConfigError> {
+    let failed = |why: String| ConfigError::Git(why);
+    let asked = Command::new("git")
+        .arg("--git-dir")
+        .arg(git_dir)
+        .args(["config", "--list", "-z"])
+        .output()
+        .map_err(|e| failed(e.to_string()))?;
+    if !asked.status.success() {
+        return Err(failed(git_fence_core::text::one_line(&asked.stderr, 200)));
+    }
+    let mut config = File::new(Metadata::api());
+    for entry in asked.stdout.split(|b| *b == 0).filter(|entry| !entry.is_empty()) {
+        let (key, value) = entry.split_once_str("\n").unwrap_or((entry, b""));
+        let Some((section, rest)) = key.split_once_str(".") else { continue };
+        let (subsection, name) = match rest.rsplit_once_str(".") {
+            Some((subsection, name)) => (Some(BString::from(subsection)), name),
+            None => (None, rest),
+        };
+        let (Ok(section), Ok(name)) = (section.to_str(), name.to_str()) else { continue };
+        config
+            .new_section(section, subsection)
+            .and_then(|mut section| {
+                section.push(name, Some(value.as_bstr()))?;
+                Ok(())
+            })
+            .map_err(|e| failed(e.to_string()))?;
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_of_a_git_is_told_by_where_it_lies() {
+        for (exe, prefix) in [
+            ("/usr/bin/git", Some("/usr")),
+            ("/usr/lib/git-core/git-receive-pack", Some("/usr")),
+            ("/usr/local/libexec/git-core/git", Some("/usr/local")),
+            ("/opt/git/bin/git", Some("/opt/git")),
+            ("/usr/bin/dash", None),
+            ("/srv/git", None),
+        ] {
+            assert_eq!(prefix_of_git(Path::new(exe)), prefix.map(Path::new), "{exe}");
+        }
+    }
+}

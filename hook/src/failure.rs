@@ -1,0 +1,75 @@
+//! What a command says when it cannot do its work.
+
+use crate::{journal::Damage, repository::OpenError, settings::SettingsError, store::StoreError};
+use std::{error::Error, io, path::PathBuf, process::ExitCode};
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Damage(#[from] Damage),
+    #[error("cannot {doing} '{}'", path.display())]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("'git {doing}' failed: {why}")]
+    Git { doing: String, why: String },
+    #[error("{what}")]
+    Other { what: String, hint: String },
+    /// Whoever read the output has had enough.
+    #[error("the reader of the output is gone")]
+    ReaderGone,
+}
+
+impl Failure {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Failure {
+        let path = path.into();
+        move |source| Failure::Io { doing, path, source }
+    }
+
+    /// Says it on standard error: what failed, why, what to do.
+    pub(crate) fn report(&self) -> ExitCode {
+        let mut text = format!("error: {self}\n");
+        let mut cause = self.source();
+        while let Some(source) = cause {
+            text += &format!("  because: {source}\n");
+            cause = source.source();
+        }
+        if let Some(hint) = self.hint() {
+            text += &format!("hint: {hint}\n");
+        }
+        let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
+        ExitCode::FAILURE
+    }
+
+    fn hint(&self) -> Option<&str> {
+        match self {
+            Failure::Other { hint, .. } => Some(hint),
+            Failure::Open(OpenError::NotARepository(_)) => {
+                Some("name the repository, as in  git-fence-hook status /srv/git/app.git")
+            }
+            Failure::Damage(Damage::NoLog(_)) | Failure::Store(StoreError::Damage(Damage::NoLog(_))) => {
+                Some("git-fence-hook install  begins it")
+            }
+            Failure::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => {
+                Some("every push is refused until the log is restored from a backup; nothing has been lost by that")
+            }
+            Failure::Settings(_) => Some("find it with  git config --show-origin --get-regexp '^fence\\.'"),
+            _ => None,
+        }
+    }
+}
+
+/// Errors of writing to standard output.
+impl From<io::Error> for Failure {
+    fn from(source: io::Error) -> Failure {
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::Io { doing: "write to", path: "standard output".into(), source },
+        }
+    }
+}

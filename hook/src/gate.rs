@@ -1,0 +1,223 @@
+//! The decision under the lock: settle what is over, judge, and take the slot or wait for it.
+
+use crate::{
+    plan::{Guarded, unreadable},
+    process,
+    record::Record,
+    repository::Repository,
+    slot::{self, Fate},
+    store::{Durability, Store, StoreError},
+    voice::{self, Refusal},
+};
+use git_fence_core::{
+    Claim, Decision, Event, FenceName, InFlight, Mode, Plan, PlannedRef, PushId, ReceivePack, Reject, Rules, Settings,
+    Source, Stake, decide, settle,
+};
+use rustix::fd::OwnedFd;
+use std::time::Duration;
+
+/// The first look at the slot comes soon, later ones this far apart.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Waits shorter than this are not talked about.
+const WORTH_SAYING: Duration = Duration::from_millis(500);
+
+/// A push at the gate: everything that is known about it before the lock is taken.
+pub(crate) struct Gate<'a> {
+    pub(crate) record: &'a Record<'a>,
+    pub(crate) repository: &'a Repository,
+    pub(crate) settings: &'a Settings,
+    pub(crate) guarded: Guarded,
+    pub(crate) claims: Vec<Claim<'a>>,
+    pub(crate) source: Source,
+    /// What is wrong with the push, where all its fences only observe.
+    pub(crate) flaw: Option<Reject>,
+    /// The receive-packs above this hook, the nearest first.
+    pub(crate) receive_packs: Vec<ReceivePack>,
+}
+
+/// What holds a push up.
+struct InTheWay {
+    push: PushId,
+    fence: FenceName,
+    holder: String,
+    /// To wait for the end of its receive-pack.
+    pidfd: Option<OwnedFd>,
+    /// Its receive-pack is an ancestor of this hook, and so many receive-packs away.
+    ancestor: Option<usize>,
+    /// Its token is older than this push's.
+    is_older: bool,
+}
+
+impl Gate<'_> {
+    /// Lets the push through or says why not. Either is on record when this returns.
+    pub(crate) fn pass(&self) -> Result<(), Refusal> {
+        let mut moment = FIRST_LOOK;
+        let mut has_spoken = false;
+        let mut evicted = None;
+        loop {
+            let mut store = self.record.open(self.settings)?;
+            self.settle_what_is_over(&mut store)?;
+            let fence = match decide(store.state(), &self.claims) {
+                Decision::Refuse(reject) => return Err(self.refuse(store, reject)),
+                Decision::Admit { overruled } => {
+                    self.admit(store, overruled)?;
+                    if has_spoken {
+                        voice::waited(self.record.patience.spent());
+                    }
+                    return Ok(());
+                }
+                Decision::Wait(fence) => fence,
+            };
+            let Some(in_the_way) = self.who_is_in_the_way(&store, &fence)? else {
+                // It ended between the two looks: what was appended is not written, so start over.
+                continue;
+            };
+            if let Some(reject) = self.end_of_waiting(&in_the_way) {
+                let enforces = self.rules_of(&fence).is_some_and(|rules| rules.mode == Mode::Enforce);
+                return if enforces { Err(self.refuse(store, reject)) } else { self.admit(store, Some(reject)) };
+            }
+            if evicted != Some(in_the_way.push) && self.may_evict(&in_the_way) {
+                evicted = Some(in_the_way.push);
+                self.evict(&mut store, &in_the_way)?;
+            }
+            store.commit(Durability::Lazy).map_err(|e| self.broken(&e))?;
+            if !has_spoken && self.record.patience.spent() >= WORTH_SAYING {
+                voice::waiting(&in_the_way.holder, self.record.patience.left());
+                has_spoken = true;
+            }
+            slot::wait_a_moment(in_the_way.pidfd.as_ref(), moment.min(self.record.patience.left()));
+            moment = (moment * 2).min(LOOK_EVERY);
+        }
+    }
+
+    /// Settles the pushes in this push's way that are over.
+    fn settle_what_is_over(&self, store: &mut Store) -> Result<(), Refusal> {
+        let touches = |flight: &&InFlight| self.claims.iter().any(|claim| flight.touches(&claim.rules.fence));
+        let occupants: Vec<InFlight> = store.state().in_flight.iter().filter(touches).cloned().collect();
+        for flight in occupants {
+            let plan = store.plan_of(&flight).map_err(|e| self.broken(&e))?;
+            if let Fate::Over(evidence) = self.fate_of(&flight, &plan)? {
+                let seen = self.repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
+                let settled = settle(&flight, &plan, &seen).on_record(&flight, store.state(), plan.len(), evidence);
+                store.append(settled).map_err(|e| self.broken(&e))?;
+                store.forget_plan_of(&flight);
+            }
+        }
+        Ok(())
+    }
+
+    fn fate_of(&self, flight: &InFlight, plan: &[PlannedRef]) -> Result<Fate, Refusal> {
+        let bound = slot::bound_of(flight, self.settings);
+        Ok(slot::fate_of(flight, plan, self.record.here, bound, self.repository).map_err(unreadable)?)
+    }
+
+    /// Who is in the slot of `fence`, unless they are gone by now.
+    fn who_is_in_the_way(&self, store: &Store, fence: &FenceName) -> Result<Option<InTheWay>, Refusal> {
+        let occupied = store.state().fence(fence);
+        let Some(flight) = occupied.slot.first() else { return Ok(None) };
+        let plan = store.plan_of(flight).map_err(|e| self.broken(&e))?;
+        let Fate::Running(pidfd) = self.fate_of(flight, &plan)? else { return Ok(None) };
+        let theirs = flight.receive_pack.filter(|_| !slot::is_bounded(flight, self.record.here));
+        Ok(Some(InTheWay {
+            push: flight.push,
+            fence: fence.clone(),
+            holder: slot::describe(flight, fence),
+            pidfd,
+            ancestor: theirs.and_then(|theirs| self.receive_packs.iter().position(|above| *above == theirs)),
+            is_older: flight.token_for(fence) < self.token_for(fence),
+        }))
+    }
+
+    /// Why this push waits no longer: it would wait for its own parent, or its time is up.
+    fn end_of_waiting(&self, in_the_way: &InTheWay) -> Option<Reject> {
+        let fence = in_the_way.fence.clone();
+        if let Some(depth) = in_the_way.ancestor {
+            return Some(Reject::Nested { fence, twice: depth == 0 });
+        }
+        let patience = &self.record.patience;
+        let holder = in_the_way.holder.clone();
+        patience.left().is_zero().then(|| Reject::Busy { fence: Some(fence), holder, waited: patience.spent() })
+    }
+
+    fn may_evict(&self, in_the_way: &InTheWay) -> bool {
+        let after = self.rules_of(&in_the_way.fence).and_then(|rules| rules.evict_after);
+        in_the_way.is_older && after.is_some_and(|after| self.record.patience.spent() >= after)
+    }
+
+    /// Asks the receive-pack in the slot to end. Whether it does is seen by the next look.
+    fn evict(&self, store: &mut Store, in_the_way: &InTheWay) -> Result<(), Refusal> {
+        let Some(pidfd) = &in_the_way.pidfd else { return Ok(()) };
+        let reason = match process::ask_to_end(pidfd) {
+            Ok(()) => "a newer push waited longer than fence.evictAfter".to_owned(),
+            Err(e) => format!("a newer push waited longer than fence.evictAfter, but could not end it: {e}"),
+        };
+        let event = Event::PushEvicted { push: in_the_way.push, reason, who: self.record.who.clone() };
+        store.append(event).map_err(|e| self.broken(&e))
+    }
+
+    /// Takes the slots: from here on everybody else waits until the refs have moved. `overruled` is
+    /// what an enforcing fence would have said.
+    fn admit(&self, mut store: Store, overruled: Option<Reject>) -> Result<(), Refusal> {
+        let overruled = self.flaw.clone().or(overruled);
+        // Read again, now that nobody else may move them: these are the values settling compares with.
+        let guarded = Guarded::part_of(self.record.push, self.settings, self.repository).map_err(unreadable)?;
+        if !guarded.moves_the_same_as(&self.guarded) {
+            let why = "a symbolic ref was changed while it was being pushed to: try again";
+            return Err(self.refuse(store, Reject::malformed(why)));
+        }
+        // Hooks outlive a receive-pack that is killed. Its refs will never move, so it gets no slot.
+        let receive_pack = self.receive_packs.first().copied();
+        if let Some(gone) = receive_pack.filter(|it| matches!(process::look_at(it), process::Seen::Dead)) {
+            let why = format!("the receive-pack of this push, pid {}, is gone", gone.pid);
+            return Err(self.refuse(store, Reject::Unseen { why }));
+        }
+        store.keep_plan(&guarded.refs).map_err(|e| self.broken(&e))?;
+        let mut stakes = self.stakes(&store);
+        let accepted = Event::PushAccepted {
+            push: store.next_push(),
+            stake: stakes.remove(0),
+            also: stakes,
+            code: overruled.as_ref().map(Reject::code),
+            reason: overruled.as_ref().map(ToString::to_string),
+            source: self.source,
+            who: self.record.who.clone(),
+            plan: Plan::of(guarded.refs),
+            receive_pack,
+            place: self.record.here.clone(),
+            elapsed_us: self.record.elapsed_us(),
+        };
+        store.append(accepted).and_then(|()| store.commit(Durability::Synced)).map_err(|e| self.broken(&e))?;
+        if let Some(reject) = overruled {
+            let token = reject.fence().and_then(|fence| self.token_for(fence));
+            voice::overruled(&Refusal { token, ..Refusal::from(reject) });
+        }
+        Ok(())
+    }
+
+    fn stakes(&self, store: &Store) -> Vec<Stake> {
+        let stake = |claim: &Claim<'_>| Stake {
+            fence: claim.rules.fence.clone(),
+            token: claim.token,
+            mark: store.state().fence(&claim.rules.fence).mark,
+        };
+        self.claims.iter().map(stake).collect()
+    }
+
+    fn rules_of(&self, fence: &FenceName) -> Option<&Rules> {
+        self.claims.iter().map(|claim| claim.rules).find(|rules| rules.fence == *fence)
+    }
+
+    fn token_for(&self, fence: &FenceName) -> Option<git_fence_core::Token> {
+        self.claims.iter().find(|claim| claim.rules.fence == *fence)?.token
+    }
+
+    fn refuse(&self, store: Store, reject: Reject) -> Refusal {
+        let token = reject.fence().and_then(|fence| self.token_for(fence));
+        self.record.refuse(store, reject, token, Some(self.source))
+    }
+
+    fn broken(&self, error: &StoreError) -> Refusal {
+        self.record.broken(error)
+    }
+}

@@ -1,0 +1,237 @@
+//! Reading the log: from a checkpoint or from the beginning, checking every line on the way.
+
+use crate::{files::FenceDir, mutex::Witness};
+use git_fence_core::{Event, FoldError, LOG_VERSION, Line, LineHash, State, hash_line};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+/// The last line that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// Its number.
+    pub(crate) seq: u64,
+    /// The offset of its first byte.
+    pub(crate) start: u64,
+    /// The offset after its line feed.
+    pub(crate) end: u64,
+    /// Its hash.
+    pub(crate) hash: LineHash,
+}
+
+/// The state as it was after a line that had been synced, so that not all lines need to be read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Checkpoint {
+    pub(crate) version: u32,
+    pub(crate) head: Head,
+    pub(crate) state: State,
+}
+
+/// What a checkpoint file turned out to be.
+#[derive(Debug)]
+pub(crate) enum CheckpointFile {
+    Good(Checkpoint),
+    Missing,
+    /// Not readable as one: the log is read from the beginning instead.
+    Damaged,
+}
+
+/// The log, read to its end.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) head: Head,
+    pub(crate) state: State,
+    /// Bytes after the last whole line: somebody was interrupted while appending.
+    pub(crate) torn: Vec<u8>,
+}
+
+/// What is wrong with the fence's files.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Damage {
+    #[error("there is no log '{}'", .0.display())]
+    NoLog(PathBuf),
+    #[error("the log '{}' is empty", .0.display())]
+    Empty(PathBuf),
+    #[error("line {line} of the log '{}' {why}", path.display())]
+    Line { path: PathBuf, line: u64, why: String },
+    #[error(
+        "the log '{}' ends at byte {found}, but it had {expected} bytes: its tail, up to line {seq}, has been cut off",
+        path.display()
+    )]
+    Cut { path: PathBuf, found: u64, expected: u64, seq: u64 },
+    #[error("the checkpoint '{}' is of version {version}, and this git-fence-hook knows version {LOG_VERSION}", path.display())]
+    CheckpointVersion { path: PathBuf, version: u64 },
+    #[error("cannot {doing} '{}': {source}", path.display())]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl Damage {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Damage {
+        let path = path.into();
+        move |source| Damage::Io { doing, path, source }
+    }
+}
+
+impl CheckpointFile {
+    pub(crate) fn read(dir: &FenceDir) -> Result<CheckpointFile, Damage> {
+        let path = dir.checkpoint();
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(CheckpointFile::Missing),
+            Err(e) => return Err(Damage::io("read", path)(e)),
+        };
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u64,
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(Versioned { version }) if version != u64::from(LOG_VERSION) => {
+                Err(Damage::CheckpointVersion { path, version })
+            }
+            _ => Ok(serde_json::from_slice(&bytes).map_or(CheckpointFile::Damaged, CheckpointFile::Good)),
+        }
+    }
+}
+
+/// A line of the log as it was read.
+pub(crate) struct ReadLine<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) line: &'a Line,
+}
+
+impl Journal {
+    /// Reads the log from `checkpoint` on, or from its beginning, and calls `each` for every line.
+    pub(crate) fn read(
+        log: &File,
+        path: &Path,
+        checkpoint: Option<Checkpoint>,
+        mut each: impl FnMut(ReadLine<'_>),
+    ) -> Result<Journal, Damage> {
+        let length = log.metadata().map_err(Damage::io("read", path))?.len();
+        if length == 0 {
+            return Err(Damage::Empty(path.to_owned()));
+        }
+        let mut reader = Reader::from(checkpoint, length, path)?;
+        let mut input = BufReader::with_capacity(64 * 1024, log);
+        input.seek(SeekFrom::Start(reader.next_start())).map_err(Damage::io("read", path))?;
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            input.read_until(b'\n', &mut bytes).map_err(Damage::io("read", path))?;
+            let Some(whole) = bytes.strip_suffix(b"\n") else { break };
+            match reader.take(whole) {
+                Ok(Some(line)) => each(ReadLine { bytes: whole, line: &line }),
+                Ok(None) => {}
+                Err(Flaw::Damage(damage)) => return Err(damage),
+                Err(Flaw::Unchained { seq }) => {
+                    let mut next = Vec::new();
+                    input.read_until(b'\n', &mut next).map_err(Damage::io("read", path))?;
+                    return Err(blame(seq, whole, &next, path));
+                }
+            }
+        }
+        let Some(head) = reader.head else {
+            let line = reader.resumes_with.map_or(1, |head| head.seq);
+            return Err(Damage::Line { path: path.to_owned(), line, why: "is not complete".to_owned() });
+        };
+        Ok(Journal { head, state: reader.state, torn: bytes })
+    }
+
+    /// Checks that the log reaches as far as `witness` saw it reach. Only while the machine that
+    /// left it runs: after a crash, lines that were not synced may rightly be missing.
+    pub(crate) fn check(&self, witness: &Witness, boot: &str, path: &Path) -> Result<(), Damage> {
+        if witness.boot == boot && witness.end > self.head.end {
+            return Err(Damage::Cut {
+                path: path.to_owned(),
+                found: self.head.end,
+                expected: witness.end,
+                seq: witness.seq,
+            });
+        }
+        if witness.boot == boot && witness.end == self.head.end && witness.hash != self.head.hash {
+            let why = "is not the line that was written there".to_owned();
+            return Err(Damage::Line { path: path.to_owned(), line: self.head.seq, why });
+        }
+        Ok(())
+    }
+}
+
+/// Line `seq` does not name the hash of the line before. Which of the two has been changed? If the
+/// line after it names its hash, it is as it was written, and so the one before has been changed.
+fn blame(seq: u64, bytes: &[u8], next: &[u8], path: &Path) -> Damage {
+    let named_by_next = serde_json::from_slice::<Line>(next).map(|next| next.prev == hash_line(bytes));
+    let (line, why) = match named_by_next {
+        Ok(true) => (seq - 1, "has been changed".to_owned()),
+        Ok(false) => (seq, "has been changed".to_owned()),
+        Err(_) => (seq - 1, format!("or line {seq} has been changed")),
+    };
+    Damage::Line { path: path.to_owned(), line, why }
+}
+
+/// What can be wrong with a line.
+enum Flaw {
+    Damage(Damage),
+    /// It does not name the hash of the line before.
+    Unchained {
+        seq: u64,
+    },
+}
+
+struct Reader<'p> {
+    path: &'p Path,
+    head: Option<Head>,
+    state: State,
+    /// The checkpoint's last line, which is read once more: it must still be the one it was.
+    resumes_with: Option<Head>,
+}
+
+impl<'p> Reader<'p> {
+    fn from(checkpoint: Option<Checkpoint>, length: u64, path: &'p Path) -> Result<Reader<'p>, Damage> {
+        let Some(Checkpoint { head, state, .. }) = checkpoint else {
+            return Ok(Reader { path, head: None, state: State::default(), resumes_with: None });
+        };
+        if length < head.end {
+            return Err(Damage::Cut { path: path.to_owned(), found: length, expected: head.end, seq: head.seq });
+        }
+        Ok(Reader { path, head: None, state, resumes_with: Some(head) })
+    }
+
+    fn next_start(&self) -> u64 {
+        self.resumes_with.as_ref().map_or_else(|| self.head.as_ref().map_or(0, |head| head.end), |head| head.start)
+    }
+
+    /// Takes the next whole line; gives it back unless it is the one the checkpoint ends with.
+    fn take(&mut self, bytes: &[u8]) -> Result<Option<Line>, Flaw> {
+        let start = self.next_start();
+        let hash = hash_line(bytes);
+        if let Some(head) = self.resumes_with.take() {
+            if hash != head.hash {
+                let why = "is not the line that the checkpoint ends with".to_owned();
+                return Err(Flaw::Damage(Damage::Line { path: self.path.to_owned(), line: head.seq, why }));
+            }
+            self.head = Some(head);
+            return Ok(None);
+        }
+        let (seq, prev) = match &self.head {
+            Some(head) => (head.seq + 1, head.hash.clone()),
+            None => (1, LineHash::none()),
+        };
+        let damaged = |why: String| Flaw::Damage(Damage::Line { path: self.path.to_owned(), line: seq, why });
+        let line: Line = serde_json::from_slice(bytes).map_err(|e| damaged(format!("cannot be read: {e}")))?;
+        if line.prev != prev {
+            return Err(Flaw::Unchained { seq });
+        }
+        if line.seq != seq {
+            return Err(damaged(format!("says it is line {}", line.seq)));
+        }
+        if matches!(line.event, Event::LogBegun { .. }) != (seq == 1) {
+            return Err(damaged("is a beginning in the wrong place".to_owned()));
+        }
+        self.state.apply(seq, &line.time, &line.event).map_err(|e: FoldError| damaged(format!("is refused: {e}")))?;
+        self.head = Some(Head { seq, start, end: start + bytes.len() as u64 + 1, hash });
+        Ok(Some(line))
+    }
+}

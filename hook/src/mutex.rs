@@ -1,0 +1,153 @@
+//! The one lock of a repository's fence.
+//!
+//! `fence/mutex` is `flock`ed for as long as the log is read and written, never while waiting for a
+//! push. Somebody will delete it: after locking, its name must still lead to the file that was
+//! locked. And because it may be deleted while it is held, whoever holds it locks the log itself
+//! too; that is where two holders of two mutexes would meet.
+//!
+//! Its content is a [`Witness`]: how far the log had been written when the lock was last let go.
+
+use crate::{clock::Patience, files::FenceDir};
+use git_fence_core::LineHash;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    thread,
+    time::Duration,
+};
+
+/// The lock, held.
+#[derive(Debug)]
+#[must_use = "the lock is let go when this is dropped"]
+pub(crate) struct Mutex(File);
+
+/// Why the lock cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LockError {
+    /// Somebody holds it, for longer than this push may wait.
+    #[error("the lock is held by another process")]
+    Held,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Where the log ended when the lock was last let go.
+///
+/// Not synced, so after a crash of the machine it says nothing. While the machine runs it is exact,
+/// and a log that is shorter than this has been cut.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Witness {
+    pub(crate) boot: String,
+    pub(crate) seq: u64,
+    pub(crate) end: u64,
+    pub(crate) hash: LineHash,
+}
+
+impl Mutex {
+    /// Takes the lock, waiting as long as patience lasts.
+    pub(crate) fn lock(dir: &FenceDir, patience: &Patience) -> Result<Mutex, LockError> {
+        let path = dir.mutex();
+        loop {
+            let file = dir.open_or_make(&path, OpenOptions::new().read(true).write(true))?;
+            wait_for_flock(&file, patience)?;
+            let locked = file.metadata()?;
+            match fs::metadata(&path) {
+                Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => return Ok(Mutex(file)),
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
+                // Deleted or replaced between opening and locking: this lock locks nobody out.
+                _ => {}
+            }
+        }
+    }
+
+    /// What the last holder left, if it can be read.
+    pub(crate) fn witness(&self) -> Option<Witness> {
+        Witness::read(&self.0)
+    }
+
+    /// Leaves word of where the log ends. Failing to is not worth a push: the witness only loses reach.
+    pub(crate) fn leave(&self, witness: &Witness) {
+        if let Ok(mut line) = serde_json::to_vec(witness) {
+            line.push(b'\n');
+            let _ = self.0.write_all_at(&line, 0);
+        }
+    }
+}
+
+impl Witness {
+    /// Reads a witness from the mutex file without taking the lock.
+    pub(crate) fn read(mutex: &File) -> Option<Witness> {
+        let mut buffer = [0; 512];
+        let length = mutex.read_at(&mut buffer, 0).ok()?;
+        let line = buffer[..length].split(|b| *b == b'\n').next()?;
+        serde_json::from_slice(line).ok()
+    }
+}
+
+/// Takes an exclusive `flock`, trying again and again: there is no `flock` with a timeout.
+pub(crate) fn wait_for_flock(file: &File, patience: &Patience) -> Result<(), LockError> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(e) => return Err(io::Error::from(e).into()),
+        }
+        let left = patience.left();
+        if left.is_zero() {
+            return Err(LockError::Held);
+        }
+        thread::sleep(pause.min(left));
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn patience(most: Duration) -> Patience {
+        Patience::of(most, Instant::now())
+    }
+
+    #[test]
+    fn the_lock_keeps_others_out_until_it_is_let_go() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = FenceDir::at(temp.path().to_owned());
+        let held = Mutex::lock(&dir, &patience(Duration::ZERO)).unwrap();
+        assert!(matches!(Mutex::lock(&dir, &patience(Duration::ZERO)), Err(LockError::Held)));
+        drop(held);
+        let _again = Mutex::lock(&dir, &patience(Duration::ZERO)).unwrap();
+    }
+
+    #[test]
+    fn whoever_locked_a_file_that_was_then_replaced_starts_over() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = FenceDir::at(temp.path().to_owned());
+        let held = Mutex::lock(&dir, &patience(Duration::ZERO)).unwrap();
+        let waiter = {
+            let dir = dir.clone();
+            thread::spawn(move || Mutex::lock(&dir, &patience(Duration::from_secs(600))))
+        };
+        fs::remove_file(dir.mutex()).unwrap();
+        drop(held);
+        let theirs = waiter.join().unwrap().unwrap();
+        assert_eq!(theirs.0.metadata().unwrap().ino(), fs::metadata(dir.mutex()).unwrap().ino());
+    }
+
+    #[test]
+    fn a_shorter_witness_over_a_longer_one_reads_as_itself() {
+        let temp = tempfile::tempdir().unwrap();
+        let mutex = Mutex::lock(&FenceDir::at(temp.path().to_owned()), &patience(Duration::ZERO)).unwrap();
+        assert_eq!(mutex.witness(), None);
+        for end in [123_456_789, 7] {
+            let witness = Witness { boot: "b".to_owned(), seq: 1, end, hash: LineHash::none() };
+            mutex.leave(&witness);
+            assert_eq!(mutex.witness(), Some(witness));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The hook: environment and standard input in, verdict out.
+
+use crate::{
+    clock::Patience,
+    files::FenceDir,
+    gate::Gate,
+    plan::{Guarded, unreadable},
+    process,
+    record::Record,
+    repository::{OpenError, Repository},
+    settings,
+    surroundings::Environment,
+    trailers::{self, Stamps},
+    voice::{self, Refusal},
+};
+use git_fence_core::{
+    Claim, FenceName, Mode, Offer, Push, PushError, ReceivePack, Reject, Rules, Settings, Source, read_options,
+};
+use std::{
+    io::{self, Read},
+    path::PathBuf,
+    process::ExitCode,
+    time::Instant,
+};
+
+/// Runs as `pre-receive`: exit code 0 lets the push through.
+pub(crate) fn run(environment: &Environment) -> ExitCode {
+    match judge(environment, Instant::now()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            voice::refused(&refusal);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Environment and standard input → push → the part that is guarded → tokens → the gate.
+fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
+    let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
+    let repository = Repository::open(&git_dir, environment).map_err(|e| cannot_open(&e))?;
+    let here = process::here().map_err(|e| no_place(&e))?;
+    let input = read_push();
+    let push = input.as_ref().map_or_else(|_| Push::default(), Clone::clone);
+    let record = |rules: &[&Rules]| Record {
+        dir: FenceDir::at(repository.fence_dir()),
+        here: &here,
+        who: environment.who(),
+        patience: Patience::of(shortest_wait(rules), start),
+        push: &push,
+    };
+    let settings = match settings::read(&repository.config) {
+        Ok(settings) => settings,
+        Err(e) => return Err(record(&[]).refuse_unread(bad_setting(&e), None)),
+    };
+    if settings.fences.iter().all(|rules| rules.mode == Mode::Off) {
+        note_that_it_is_off(&record(&[]), &settings);
+        return Ok(());
+    }
+    let guarded = match look_at_push(input, environment, &settings, &repository) {
+        Ok(guarded) if guarded.is_empty() => return Ok(()),
+        Ok(guarded) => guarded,
+        Err(reject) if settings.enforces() => return Err(record(&[]).refuse_unread(reject, Some(&settings))),
+        Err(reject) => return Ok(voice::overruled(&reject.into())),
+    };
+
+    let fences = guarded.fences(&settings);
+    let enforced = fences.iter().any(|rules| rules.mode == Mode::Enforce);
+    let mut record = record(&fences);
+    let tokens = read_tokens(&guarded, &repository, environment, &settings, &record.who.pusher);
+    let (offer, source, no_tokens) = match tokens {
+        Ok((offer, source)) => (offer, source, None),
+        Err(reject) => (Offer::default(), Source::None, Some(reject)),
+    };
+    record.who.owner = offer.owner.clone();
+    let (receive_packs, unseen) = find_receive_packs(&settings);
+    let flaw = guarded.flaw.clone().or(no_tokens).or(unseen);
+    if let Some(reject) = flaw.clone().filter(|_| enforced) {
+        return Err(record.refuse_unread(reject, Some(&settings)));
+    }
+    let claims = fences.iter().map(|rules| Claim {
+        rules,
+        token: offer.token(&rules.fence),
+        exempt: rules.exempts(&record.who.pusher),
+    });
+    let claims = claims.collect();
+    let gate = Gate {
+        record: &record,
+        repository: &repository,
+        settings: &settings,
+        guarded,
+        claims,
+        source,
+        flaw,
+        receive_packs,
+    };
+    match gate.pass() {
+        Err(refusal) if !enforced => Ok(voice::overruled(&refusal)),
+        verdict => verdict,
+    }
+}
+
+fn read_push() -> Result<Push, PushError> {
+    let mut input = Vec::new();
+    // A read that fails is an input that ends too soon.
+    let read = io::stdin().lock().read_to_end(&mut input);
+    let push = Push::parse(&input)?;
+    read.map(|_| push).map_err(|_| PushError::Truncated(1))
+}
+
+fn look_at_push(
+    input: Result<Push, PushError>,
+    environment: &Environment,
+    settings: &Settings,
+    repository: &Repository,
+) -> Result<Guarded, Reject> {
+    let push = input.map_err(|e| Reject::malformed(e.to_string()))?;
+    if environment.get("GIT_NAMESPACE").is_some() {
+        return Err(Reject::malformed("the push is to a git namespace (GIT_NAMESPACE), which no fence can guard"));
+    }
+    Guarded::part_of(&push, settings, repository).map_err(unreadable)
+}
+
+/// The tokens: from push options, or where there are none, from trailers.
+fn read_tokens(
+    guarded: &Guarded,
+    repository: &Repository,
+    environment: &Environment,
+    settings: &Settings,
+    pusher: &str,
+) -> Result<(Offer, Source), Reject> {
+    let options = environment.push_options().map_err(|e| Reject::malformed(e.to_string()))?;
+    let offer = read_options(&options, settings)?;
+    if !offer.is_empty() {
+        return Ok((offer, Source::Option));
+    }
+    let Stamps { offer: mut stamped, unstamped } = trailers::read(&guarded.refs, repository, environment, settings)?;
+    if stamped.is_empty() {
+        return Ok((offer, Source::None));
+    }
+    // One stamped branch does not speak for the others of its fence.
+    let exempt = |fence: &FenceName| settings.rules(fence).is_some_and(|rules| rules.exempts(pusher));
+    if let Some(planned) = unstamped.into_iter().find(|planned| !exempt(&planned.fence)) {
+        return Err(Reject::Missing { fence: planned.fence, name: Some(planned.name) });
+    }
+    stamped.owner = offer.owner;
+    Ok((stamped, Source::Trailer))
+}
+
+fn find_receive_packs(settings: &Settings) -> (Vec<ReceivePack>, Option<Reject>) {
+    if settings.receive_pack_is_elsewhere {
+        return (Vec::new(), None);
+    }
+    let found = process::receive_packs_above();
+    let why = "no receive-pack among the parents of this hook: nobody could tell when the refs have moved";
+    let unseen = found.is_empty().then(|| Reject::Unseen { why: why.to_owned() });
+    (found, unseen)
+}
+
+/// A gate that was switched off says so once in the log. It refuses nothing, so it waits for nothing.
+fn note_that_it_is_off(record: &Record<'_>, settings: &Settings) {
+    if !record.dir.is_blank() {
+        if let Ok(store) = record.open(settings) {
+            let _ = store.commit(crate::store::Durability::Lazy);
+        }
+    }
+}
+
+/// How long the push may wait in all: no longer than any of its fences allows.
+fn shortest_wait(fences: &[&Rules]) -> std::time::Duration {
+    fences.iter().map(|rules| rules.wait).min().unwrap_or_default()
+}
+
+fn cannot_open(error: &OpenError) -> Reject {
+    Reject::Broken {
+        what: format!("the repository cannot be opened: {error}"),
+        mend: "nothing was written. The server's operator mends that file or setting".to_owned(),
+    }
+}
+
+fn bad_setting(error: &settings::SettingsError) -> Reject {
+    Reject::Broken {
+        what: error.to_string(),
+        mend: "nothing was written. The server's operator finds it with  git config --show-origin --get-regexp '^fence\\.'".to_owned(),
+    }
+}
+
+fn no_place(error: &io::Error) -> Reject {
+    Reject::Broken {
+        what: format!("the kernel's boot id and process namespace cannot be read: {error}"),
+        mend: "nothing was written. The server's operator mounts /proc".to_owned(),
+    }
+}

@@ -1,0 +1,110 @@
+//! Putting a refusal on record, from wherever in the pipeline it comes.
+
+use crate::{
+    clock::Patience,
+    files::FenceDir,
+    journal::Damage,
+    store::{Durability, Store, StoreError},
+    voice::Refusal,
+};
+use git_fence_core::{AskedRef, Event, Place, Push, Reject, Settings, Source, Token, Who};
+
+/// What every line about this push has in common.
+pub(crate) struct Record<'a> {
+    pub(crate) dir: FenceDir,
+    pub(crate) here: &'a Place,
+    pub(crate) who: Who,
+    pub(crate) patience: Patience,
+    pub(crate) push: &'a Push,
+}
+
+impl Record<'_> {
+    /// The log under the lock, begun where the settings allow that, with a change of settings
+    /// taken down.
+    pub(crate) fn open(&self, settings: &Settings) -> Result<Store, Refusal> {
+        let mut store = match self.lock() {
+            Err(StoreError::Damage(Damage::NoLog(_))) if settings.init_at_first_push && self.dir.is_blank() => {
+                Store::begin(&self.dir, &self.who.pusher, &self.patience).and_then(|()| self.lock())
+            }
+            locked => locked,
+        }
+        .map_err(|e| self.broken(&e))?;
+        let now = serde_json::to_value(settings).unwrap_or_default();
+        if store.state().settings.as_ref() != Some(&now) {
+            store.append(Event::SettingsChanged { settings: now }).map_err(|e| self.broken(&e))?;
+        }
+        Ok(store)
+    }
+
+    fn lock(&self) -> Result<Store, StoreError> {
+        Store::lock(&self.dir, &self.here.boot, &self.patience)
+    }
+
+    /// Refuses a push about whose tokens nothing is known.
+    pub(crate) fn refuse_unread(&self, reject: Reject, settings: Option<&Settings>) -> Refusal {
+        let store = match settings {
+            Some(settings) => self.open(settings).ok(),
+            None => self.lock().ok(),
+        };
+        match store {
+            Some(store) => self.refuse(store, reject, None, None),
+            // It cannot be put on record. It is refused all the same, and for its own reason.
+            None => reject.into(),
+        }
+    }
+
+    /// Refuses the push and puts that on record.
+    pub(crate) fn refuse(
+        &self,
+        mut store: Store,
+        reject: Reject,
+        token: Option<Token>,
+        source: Option<Source>,
+    ) -> Refusal {
+        let fence = reject.fence().cloned();
+        let mark = fence.as_ref().map(|fence| store.state().fence(fence).mark);
+        let rejected = Event::PushRejected {
+            code: reject.code(),
+            reason: reject.to_string(),
+            fence: fence.clone(),
+            token,
+            mark,
+            source,
+            who: self.who.clone(),
+            refs: AskedRef::of(&self.push.commands),
+            count: self.push.commands.len(),
+            elapsed_us: self.elapsed_us(),
+        };
+        match store.append(rejected).and_then(|()| store.commit(Durability::Lazy)) {
+            Ok(()) => Refusal { reject, fence, token, mark },
+            Err(e) => self.broken(&e),
+        }
+    }
+
+    pub(crate) fn elapsed_us(&self) -> u64 {
+        u64::try_from(self.patience.spent().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// What a fence that cannot be used means for the push.
+    pub(crate) fn broken(&self, error: &StoreError) -> Refusal {
+        let mend = match error {
+            StoreError::Locked => {
+                let holder = "the fence's lock, held by another process".to_owned();
+                return Reject::Busy { fence: None, holder, waited: self.patience.spent() }.into();
+            }
+            StoreError::Damage(Damage::NoLog(_)) => {
+                "nothing was written. The server's operator begins the log with  git-fence-hook install"
+            }
+            StoreError::Damage(Damage::Io { .. }) => {
+                "nothing was written. The server's operator makes room, or lets the pusher's user write there"
+            }
+            StoreError::Damage(Damage::CheckpointVersion { .. }) => {
+                "nothing was written. The server's operator installs a newer git-fence-hook"
+            }
+            StoreError::Damage(_) | StoreError::PlanLost { .. } => {
+                "nothing was written. The server's operator looks with  git-fence-hook audit verify  and restores the file from a backup"
+            }
+        };
+        Reject::Broken { what: error.to_string(), mend: mend.to_owned() }.into()
+    }
+}

@@ -1,0 +1,214 @@
+//! What refs are at, read the way that survives a concurrent `git pack-refs`.
+//!
+//! Packing writes `packed-refs` first and removes the loose file after. So the loose file is looked
+//! at first, and where there is none, a `packed-refs` that was opened after that look.
+
+use crate::repository::{RefStorage, Repository};
+use git_fence_core::{ObjectId, RefName, text};
+use gix::{
+    bstr::ByteSlice,
+    refs::{FullName, Target, file::loose::Reference, packed},
+};
+use std::{collections::HashMap, ffi::OsStr, fs, io, os::unix::ffi::OsStrExt, path::PathBuf, process::Command};
+
+/// How many symbolic refs git follows.
+const DEEPEST: usize = 5;
+/// Below this many names git is asked for just these, above it for all.
+const FEW: usize = 100;
+/// Above this size `packed-refs` is mapped into memory and not read.
+const MAP_ABOVE: u64 = 32 * 1024;
+
+/// What a name leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    /// The name and the symbolic refs behind it; the last one holds the value.
+    pub(crate) names: Vec<RefName>,
+    /// The value.
+    pub(crate) value: Option<ObjectId>,
+}
+
+/// Why refs cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RefError {
+    #[error("{} is not a name that git allows for a ref", text::quoted(.0.as_bytes()))]
+    Name(RefName),
+    #[error("ref '{0}' cannot be read: {1}")]
+    Unreadable(RefName, String),
+    #[error("'{}' cannot be read: {why}", path.display())]
+    Packed { path: PathBuf, why: String },
+    #[error("git cannot list the refs: {0}")]
+    Git(String),
+}
+
+impl Repository {
+    /// The values that `names` have right now, through symbolic refs.
+    pub(crate) fn ref_values<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a RefName>,
+    ) -> Result<Vec<Option<ObjectId>>, RefError> {
+        Ok(self.resolve_refs(names)?.into_iter().map(|resolved| resolved.value).collect())
+    }
+
+    /// What each of `names` leads to right now.
+    pub(crate) fn resolve_refs<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a RefName>,
+    ) -> Result<Vec<Resolved>, RefError> {
+        let mut resolved: Vec<Resolved> =
+            names.into_iter().map(|name| Resolved { names: vec![name.clone()], value: None }).collect();
+        let mut open: Vec<usize> = (0..resolved.len()).collect();
+        for _ in 0..=DEEPEST {
+            let asked: Vec<RefName> = open.iter().map(|at| resolved[*at].names.last().cloned()).flatten().collect();
+            let targets = match self.ref_storage {
+                RefStorage::Files => self.look_up_in_files(&asked)?,
+                RefStorage::Reftable => self.look_up_through_git(&asked)?,
+            };
+            let mut symbolic = Vec::new();
+            for (at, target) in open.into_iter().zip(targets) {
+                match target {
+                    Some(Found::Value(value)) => resolved[at].value = Some(value),
+                    Some(Found::Symbolic(next)) => {
+                        resolved[at].names.push(next);
+                        symbolic.push(at);
+                    }
+                    None => {}
+                }
+            }
+            open = symbolic;
+            if open.is_empty() {
+                return Ok(resolved);
+            }
+        }
+        let endless = resolved[open[0]].names[0].clone();
+        Err(RefError::Unreadable(endless, format!("it leads through more than {DEEPEST} symbolic refs")))
+    }
+
+    fn look_up_in_files(&self, names: &[RefName]) -> Result<Vec<Option<Found>>, RefError> {
+        let names = names.iter().map(|name| full_name(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut found = names.iter().map(|name| self.look_up_loose(name)).collect::<Result<Vec<_>, _>>()?;
+        if found.iter().any(Option::is_none) {
+            if let Some(packed) = self.open_packed_refs()? {
+                for (found, name) in found.iter_mut().zip(&names).filter(|(found, _)| found.is_none()) {
+                    *found = self.look_up_packed(&packed, name)?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn look_up_loose(&self, name: &FullName) -> Result<Option<Found>, RefError> {
+        let ref_name = || RefName::new(name.as_bstr().to_vec());
+        let content = match fs::read(self.common_dir.join(OsStr::from_bytes(name.as_bstr()))) {
+            Ok(content) => content,
+            Err(e) if is_no_file(&e) => return Ok(None),
+            Err(e) => return Err(RefError::Unreadable(ref_name(), e.to_string())),
+        };
+        let reference = Reference::try_from_path(name.clone(), &content, self.object_hash).ok();
+        let found = reference.and_then(|reference| Found::in_target(reference.target));
+        let nothing = || RefError::Unreadable(ref_name(), "its file holds neither an object id nor a ref".to_owned());
+        found.map(Some).ok_or_else(nothing)
+    }
+
+    fn open_packed_refs(&self) -> Result<Option<packed::Buffer>, RefError> {
+        let path = self.common_dir.join("packed-refs");
+        if matches!(fs::metadata(&path), Err(e) if is_no_file(&e)) {
+            return Ok(None);
+        }
+        let opened = packed::Buffer::open(path.clone(), MAP_ABOVE, self.object_hash);
+        opened.map(Some).map_err(|e| RefError::Packed { path, why: e.to_string() })
+    }
+
+    fn look_up_packed(&self, packed: &packed::Buffer, name: &FullName) -> Result<Option<Found>, RefError> {
+        let unreadable =
+            |e: gix::Error| RefError::Packed { path: self.common_dir.join("packed-refs"), why: e.to_string() };
+        let found = packed.try_find(name.as_ref()).map_err(unreadable)?;
+        Ok(found.and_then(|reference| Found::in_target(Target::Object(reference.target()))))
+    }
+
+    /// Reftables are git's own: `for-each-ref` lists what is there, and names dangling symbolic refs
+    /// in its warnings. Anything else that it has to say makes its answer no answer.
+    fn look_up_through_git(&self, names: &[RefName]) -> Result<Vec<Option<Found>>, RefError> {
+        let mut listing = self.git();
+        listing.args(["for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)"]);
+        for name in names {
+            full_name(name)?;
+            if names.len() <= FEW {
+                listing.arg(OsStr::from_bytes(name.as_bytes()));
+            }
+        }
+        let (stdout, stderr) = run(&mut listing)?;
+        let mut listed: HashMap<&[u8], Found> = HashMap::new();
+        for line in stdout.lines() {
+            let fields: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+            let [name, id, target] = fields[..] else { return Err(RefError::Git(text::quoted(line))) };
+            let found = if target.is_empty() {
+                Found::Value(ObjectId::parse(id).ok().flatten().ok_or_else(|| RefError::Git(text::quoted(line)))?)
+            } else {
+                self.symbolic_ref_through_git(name)?
+            };
+            listed.insert(name, found);
+        }
+        for line in stderr.lines() {
+            let Some(name) = line.strip_prefix(b"warning: ignoring dangling symref ") else {
+                return Err(RefError::Git(text::one_line(line, 200)));
+            };
+            listed.insert(name, self.symbolic_ref_through_git(name)?);
+        }
+        Ok(names.iter().map(|name| listed.get(name.as_bytes()).cloned()).collect())
+    }
+
+    /// Where a symbolic ref points, one step: `for-each-ref` shows only where the last step ends.
+    fn symbolic_ref_through_git(&self, name: &[u8]) -> Result<Found, RefError> {
+        let (target, _) = run(self.git().args(["symbolic-ref", "--no-recurse"]).arg(OsStr::from_bytes(name)))?;
+        Ok(Found::Symbolic(RefName::new(target.trim_end())))
+    }
+
+    fn git(&self) -> Command {
+        let mut git = Command::new("git");
+        git.arg("--git-dir").arg(&self.git_dir).env("LC_ALL", "C");
+        git
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Found {
+    Value(ObjectId),
+    Symbolic(RefName),
+}
+
+impl Found {
+    /// Nothing where the ref holds the null id, which git calls a broken ref.
+    fn in_target(target: Target) -> Option<Found> {
+        match target {
+            Target::Symbolic(name) => Some(Found::Symbolic(RefName::new(name.as_bstr().to_vec()))),
+            Target::Object(id) => ObjectId::parse(id.to_hex().to_string().as_bytes()).ok().flatten().map(Found::Value),
+        }
+    }
+}
+
+/// Whether git can have a ref of this name, below `refs/`.
+pub(crate) fn is_possible(name: &RefName) -> bool {
+    full_name(name).is_ok()
+}
+
+/// Names come from pushers and become paths: only those that git allows, below `refs/`.
+fn full_name(name: &RefName) -> Result<FullName, RefError> {
+    let refused = || RefError::Name(name.clone());
+    if !name.as_bytes().starts_with(b"refs/") {
+        return Err(refused());
+    }
+    FullName::try_from(name.as_bytes().as_bstr()).map_err(|_| refused())
+}
+
+/// No such file, or a directory where the file would be, or a file where its directory would be.
+fn is_no_file(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory)
+}
+
+fn run(command: &mut Command) -> Result<(Vec<u8>, Vec<u8>), RefError> {
+    let ran = command.output().map_err(|e| RefError::Git(e.to_string()))?;
+    if !ran.status.success() {
+        return Err(RefError::Git(text::one_line(&ran.stderr, 200)));
+    }
+    Ok((ran.stdout, ran.stderr))
+}

@@ -1,0 +1,249 @@
+//! The settings, from git's configuration: `fence.*` for all fences, `fence.<name>.*` for one.
+//!
+//! A value that does not parse is an error and never a default: a gate that guesses what its owner
+//! meant is open when it guesses wrong.
+
+use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, text};
+use gix::{
+    bstr::{BStr, BString, ByteSlice},
+    config::File as Config,
+};
+use jiff::SignedDuration;
+use std::time::Duration;
+
+/// A setting that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SettingsError {
+    #[error("setting {key} is {value}: {expected}")]
+    Value { key: String, value: String, expected: &'static str },
+    #[error("setting 'fence.{name}': {source}")]
+    Name { name: String, source: git_fence_core::FenceNameError },
+    #[error("fence '{0}' guards nothing: it has settings but no fence.{0}.refs")]
+    GuardsNothing(FenceName),
+}
+
+/// Reads the settings of all fences.
+pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
+    let shared = Level { config, name: None };
+    let defaults = shared.apply_to(Rules::for_repo())?;
+    let mut fences = Vec::new();
+    for name in names(config)? {
+        let level = Level { config, name: Some(&name) };
+        let is_repo = name == FenceName::repo();
+        let inherited = Rules {
+            refs: if is_repo { defaults.refs.clone() } else { Vec::new() },
+            fence: name.clone(),
+            ..defaults.clone()
+        };
+        let rules = level.apply_to(inherited)?;
+        if rules.refs.is_empty() {
+            return Err(SettingsError::GuardsNothing(name));
+        }
+        fences.push(rules);
+    }
+    // The fence 'repo' takes what the named ones leave, wherever its own settings stand.
+    let repo = fences.iter().position(|rules| rules.fence == FenceName::repo()).map(|at| fences.remove(at));
+    fences.push(repo.unwrap_or(defaults));
+    Ok(Settings {
+        fences,
+        receive_pack_is_elsewhere: shared.one("receivePack", false, |value| match value {
+            b"ancestor" => Ok(false),
+            b"none" => Ok(true),
+            _ => Err("expected ancestor or none"),
+        })?,
+        init_at_first_push: shared.one("init", false, |value| match value {
+            b"install" => Ok(false),
+            b"auto" => Ok(true),
+            _ => Err("expected install or auto"),
+        })?,
+    })
+}
+
+/// The names of configured fences, in the order in which they first appear.
+fn names(config: &Config) -> Result<Vec<FenceName>, SettingsError> {
+    let mut names: Vec<FenceName> = Vec::new();
+    for section in config.sections_by_name("fence").into_iter().flatten() {
+        let Some(written) = section.header().subsection_name() else { continue };
+        let name = FenceName::parse(written)
+            .map_err(|source| SettingsError::Name { name: text::one_line(written, 60), source })?;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// `fence.*` or `fence.<name>.*`.
+struct Level<'a> {
+    config: &'a Config,
+    name: Option<&'a FenceName>,
+}
+
+impl Level<'_> {
+    /// `rules`, changed by what is set here.
+    fn apply_to(&self, rules: Rules) -> Result<Rules, SettingsError> {
+        Ok(Rules {
+            mode: self.one("mode", rules.mode, |value| match value {
+                b"enforce" => Ok(Mode::Enforce),
+                b"observe" => Ok(Mode::Observe),
+                b"off" => Ok(Mode::Off),
+                _ => Err("expected enforce, observe or off"),
+            })?,
+            accept: self.one("accept", rules.accept, |value| match value {
+                b"above" => Ok(Accept::Above),
+                b"at-or-above" => Ok(Accept::AtOrAbove),
+                _ => Err("expected above or at-or-above"),
+            })?,
+            tokenless: self.one("tokenless", rules.tokenless, |value| match value {
+                b"allow" => Ok(true),
+                b"refuse" => Ok(false),
+                _ => Err("expected allow or refuse"),
+            })?,
+            wait: self.one("wait", rules.wait, duration)?,
+            evict_after: self.one("evictAfter", rules.evict_after, |value| match value {
+                b"off" => Ok(None),
+                value => duration(value).map(Some),
+            })?,
+            max_jump: self.one("maxJump", rules.max_jump, |value| match value {
+                b"none" => Ok(None),
+                value => git_fence_core::Token::parse(value)
+                    .map(|n| Some(n.get()))
+                    .map_err(|_| "expected a whole number from 1 up, or none"),
+            })?,
+            refs: self.many("refs", rules.refs, |value| {
+                let usable = value.starts_with(b"refs/") && !value.contains(&b'\n');
+                usable.then_some(()).ok_or("expected a pattern that starts with refs/, as in refs/heads/*")
+            })?,
+            exempt: self.many("exempt", rules.exempt, |_| Ok(()))?,
+            fence: rules.fence,
+        })
+    }
+
+    /// A setting with one value: the last one counts.
+    fn one<T>(
+        &self,
+        key: &'static str,
+        default: T,
+        read: impl Fn(&[u8]) -> Result<T, &'static str>,
+    ) -> Result<T, SettingsError> {
+        match self.values(key).last() {
+            None => Ok(default),
+            Some(value) => read(value).map_err(|expected| self.refused(key, value.as_bstr(), expected)),
+        }
+    }
+
+    /// A setting with many values: an empty one drops those before it, as in git's own lists.
+    fn many(
+        &self,
+        key: &'static str,
+        default: Vec<String>,
+        check: impl Fn(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<Vec<String>, SettingsError> {
+        let values = self.values(key);
+        if values.is_empty() {
+            return Ok(default);
+        }
+        let mut list = Vec::new();
+        for value in &values {
+            if value.is_empty() {
+                list.clear();
+                continue;
+            }
+            let text = value.to_str().map_err(|_| "expected UTF-8");
+            let text = text.and_then(|text| check(value).map(|()| text));
+            list.push(text.map_err(|expected| self.refused(key, value.as_bstr(), expected))?.to_owned());
+        }
+        Ok(list)
+    }
+
+    fn values(&self, key: &str) -> Vec<BString> {
+        let of_this_level = |section: &gix::config::file::SectionRef<'_>| {
+            section.header().subsection_name().map(|name| name.to_vec())
+                == self.name.map(|name| name.as_str().as_bytes().to_vec())
+        };
+        let sections = self.config.sections_by_name("fence").into_iter().flatten();
+        sections.filter(of_this_level).flat_map(|section| section.values(key)).collect()
+    }
+
+    fn refused(&self, key: &str, value: &BStr, expected: &'static str) -> SettingsError {
+        let key = self.name.map_or_else(|| format!("fence.{key}"), |name| format!("fence.{name}.{key}"));
+        SettingsError::Value { key, value: text::quoted(value), expected }
+    }
+}
+
+/// `30`, `30s`, `2m`, `500ms`: a bare number is seconds.
+fn duration(value: &[u8]) -> Result<Duration, &'static str> {
+    let expected = "expected a length of time such as 30s, 2m or 500ms";
+    let text = value.to_str().map_err(|_| expected)?;
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+        return text.parse().map(Duration::from_secs).map_err(|_| expected);
+    }
+    let parsed: SignedDuration = text.parse().map_err(|_| expected)?;
+    Duration::try_from(parsed).map_err(|_| expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Result<Settings, SettingsError> {
+        read(&Config::try_from(text).unwrap())
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        assert_eq!(settings("").unwrap().fences, [Rules::for_repo()]);
+    }
+
+    #[test]
+    fn named_fences_inherit_and_come_first_and_repo_comes_last() {
+        let read = settings(
+            "[fence]\n wait = 5\n exempt = anna\n[fence \"repo\"]\n mode = observe\n\
+             [fence \"deploy\"]\n refs = refs/heads/deploy/*\n wait = 2m\n exempt =\n exempt = bob\n\
+             [fence \"docs\"]\n refs = refs/heads/docs\n maxJump = 100\n evictAfter = 1h30m\n",
+        )
+        .unwrap();
+        let [deploy, docs, repo] = &read.fences[..] else { panic!("{read:?}") };
+        assert_eq!((deploy.fence.as_str(), docs.fence.as_str(), repo.fence.as_str()), ("deploy", "docs", "repo"));
+        assert_eq!((deploy.wait, docs.wait), (Duration::from_secs(120), Duration::from_secs(5)));
+        assert_eq!((&deploy.exempt[..], &docs.exempt[..]), (&["bob".to_owned()][..], &["anna".to_owned()][..]));
+        assert_eq!((docs.max_jump, docs.evict_after), (Some(100), Some(Duration::from_secs(5400))));
+        assert_eq!((repo.mode, deploy.mode), (Mode::Observe, Mode::Enforce));
+        assert_eq!(repo.refs, Rules::for_repo().refs);
+    }
+
+    #[test]
+    fn the_last_value_counts_and_lists_add_up() {
+        let read =
+            settings("[fence]\n mode = off\n refs = refs/a/*\n[fence]\n mode = observe\n refs = refs/b/*\n").unwrap();
+        assert_eq!(read.fences[0].mode, Mode::Observe);
+        assert_eq!(read.fences[0].refs, ["refs/a/*", "refs/b/*"]);
+    }
+
+    #[test]
+    fn a_value_that_does_not_parse_is_an_error_and_not_a_default() {
+        for text in [
+            "[fence]\n mode = of",
+            "[fence]\n mode",
+            "[fence]\n wait = soon",
+            "[fence]\n wait = -3s",
+            "[fence]\n wait =",
+            "[fence]\n accept = any",
+            "[fence]\n tokenless = yes",
+            "[fence]\n maxJump = 0",
+            "[fence]\n maxJump = 1.5",
+            "[fence]\n evictAfter = never",
+            "[fence]\n refs = heads/*",
+            "[fence]\n receivePack = maybe",
+            "[fence]\n init = yes",
+            "[fence \"a/b\"]\n refs = refs/heads/*",
+            "[fence \"x\"]\n wait = 3s",
+            "[fence \"x\"]\n refs = refs/heads/*\n mode = 1",
+        ] {
+            let error = settings(text).expect_err(text);
+            assert!(!error.to_string().is_empty());
+        }
+        let named = settings("[fence \"x\"]\n refs = refs/heads/*\n mode = 1").unwrap_err();
+        assert_eq!(named.to_string(), "setting fence.x.mode is '1': expected enforce, observe or off");
+    }
+}

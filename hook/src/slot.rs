@@ -1,0 +1,93 @@
+//! The push in the slot: whether it is over, and waiting until it is.
+
+use crate::{
+    clock,
+    process::{self, Seen},
+    refs::RefError,
+    repository::Repository,
+};
+use git_fence_core::{Evidence, InFlight, Place, PlannedRef, Rules, Settings, View, refs_say_over};
+use rustix::fd::OwnedFd;
+use std::{thread, time::Duration};
+
+/// What is known of a push in flight.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// Nothing of it will move any more.
+    Over(Evidence),
+    /// Its refs may still move. With a pidfd one can wait for the end of its receive-pack.
+    Running(Option<OwnedFd>),
+}
+
+/// Looks whether `flight` is over, from `here`; `bound` is how long one that cannot be seen may take.
+///
+/// The process is looked at before the refs: refs that are read after its end are final.
+pub(crate) fn fate_of(
+    flight: &InFlight,
+    plan: &[PlannedRef],
+    here: &Place,
+    bound: Duration,
+    repository: &Repository,
+) -> Result<Fate, RefError> {
+    let pidfd = match (here.view_of(&flight.place), &flight.receive_pack) {
+        (View::Rebooted, _) => return Ok(Fate::Over(Evidence::Rebooted)),
+        (View::Clear, Some(receive_pack)) => match process::look_at(receive_pack) {
+            Seen::Dead => return Ok(Fate::Over(Evidence::ReceivePackGone)),
+            Seen::Alive(pidfd) => pidfd,
+        },
+        (View::Clear, None) | (View::Hidden, _) => {
+            if age_of(flight, here).is_some_and(|age| age >= bound) {
+                return Ok(Fate::Over(Evidence::TimePassed));
+            }
+            None
+        }
+    };
+    Ok(if all_moved(plan, repository)? { Fate::Over(Evidence::RefsMoved) } else { Fate::Running(pidfd) })
+}
+
+/// How long a push that cannot be seen may take: the shortest wait of its fences.
+pub(crate) fn bound_of(flight: &InFlight, settings: &Settings) -> Duration {
+    let rules = flight.stakes.iter().filter_map(|stake| settings.rules(&stake.fence));
+    rules.map(|rules| rules.wait).min().unwrap_or(Rules::for_repo().wait)
+}
+
+/// Whether the form of protection is the bounded one: nobody here can see whether it still runs.
+pub(crate) fn is_bounded(flight: &InFlight, here: &Place) -> bool {
+    flight.receive_pack.is_none() || here.view_of(&flight.place) == View::Hidden
+}
+
+/// The first and the last ref are asked before all of them: a push of 100,000 refs that is half
+/// done is found out by two.
+fn all_moved(plan: &[PlannedRef], repository: &Repository) -> Result<bool, RefError> {
+    let ends: Vec<PlannedRef> = plan.first().into_iter().chain(plan.last()).cloned().collect();
+    for refs in [&ends[..], plan] {
+        if !refs_say_over(refs, &repository.ref_values(refs.iter().map(|planned| &planned.name))?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn age_of(flight: &InFlight, here: &Place) -> Option<Duration> {
+    if here.boot == flight.place.boot {
+        return Some(Duration::from_millis(clock::uptime_ms().saturating_sub(flight.place.uptime_ms)));
+    }
+    clock::distance_from_now(&flight.time)
+}
+
+/// Waits a moment for the push in the slot: until its receive-pack ends, at most `moment`.
+pub(crate) fn wait_a_moment(pidfd: Option<&OwnedFd>, moment: Duration) {
+    match pidfd {
+        Some(pidfd) => {
+            process::has_ended(pidfd, moment);
+        }
+        None => thread::sleep(moment),
+    }
+}
+
+/// Who is in the slot, for those who wait: made of text that was tamed when it was recorded.
+pub(crate) fn describe(flight: &InFlight, fence: &git_fence_core::FenceName) -> String {
+    let token = flight.token_for(fence).map_or("a push without a token".to_owned(), |token| format!("token {token}"));
+    let owner = flight.who.owner.as_ref().map_or(String::new(), |owner| format!(" ('{owner}')"));
+    format!("{token} of '{}'{owner}, let through at {}", flight.who.pusher, flight.time)
+}

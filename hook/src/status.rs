@@ -1,0 +1,165 @@
+//! Showing where all fences stand, without changing anything.
+
+use crate::{
+    failure::Failure,
+    files::FenceDir,
+    journal::{CheckpointFile, Damage, Journal},
+    mutex::Witness,
+    process,
+    repository::Repository,
+    settings,
+    slot::{self, Fate},
+    store::read_plan,
+    surroundings::Environment,
+};
+use git_fence_core::{
+    FenceName, InFlight, Mark, Mode, Place, PlannedRef, PushId, ReceivePack, Settings, State, Token, Who, settle,
+};
+use serde::Serialize;
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+};
+
+#[derive(Serialize)]
+struct Status {
+    repository: String,
+    fences: Vec<FenceStatus>,
+}
+
+#[derive(Serialize)]
+struct FenceStatus {
+    fence: FenceName,
+    mode: Mode,
+    mark: Mark,
+    refs: Vec<String>,
+    in_flight: Vec<FlightStatus>,
+}
+
+#[derive(Serialize)]
+struct FlightStatus {
+    push: PushId,
+    token: Option<Token>,
+    since: String,
+    #[serde(flatten)]
+    who: Who,
+    receive_pack: Option<ReceivePack>,
+    form: &'static str,
+    refs: Vec<PlannedRef>,
+    count: usize,
+}
+
+/// `git-fence-hook status`.
+pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(), Failure> {
+    let repository = Repository::find(dir, environment)?;
+    let settings = settings::read(&repository.config)?;
+    let here = process::here().map_err(Failure::io("read", "/proc"))?;
+    let state = read_state(&FenceDir::at(repository.fence_dir()), &here)?;
+    let status = look(&repository, &settings, &here, state)?;
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string(&status).unwrap_or_default())?;
+    } else {
+        show(&status, &mut out)?;
+    }
+    Ok(())
+}
+
+/// The state that the log says, read without the lock: a line that is being appended right now is
+/// not yet a whole line, and is not looked at.
+pub(crate) fn read_state(dir: &FenceDir, here: &Place) -> Result<State, Failure> {
+    let path = dir.log();
+    // The witness first: the log only grows, so it reaches at least as far when it is read after.
+    let witness = File::open(dir.mutex()).ok().and_then(|mutex| Witness::read(&mutex));
+    let checkpoint = match CheckpointFile::read(dir)? {
+        CheckpointFile::Good(checkpoint) => Some(checkpoint),
+        CheckpointFile::Missing | CheckpointFile::Damaged => None,
+    };
+    let log = open_log(&path)?;
+    let journal = Journal::read(&log, &path, checkpoint, |_| {})?;
+    if let Some(witness) = witness {
+        journal.check(&witness, &here.boot, &path)?;
+    }
+    Ok(journal.state)
+}
+
+pub(crate) fn open_log(path: &Path) -> Result<File, Damage> {
+    File::open(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Damage::NoLog(path.to_owned()),
+        _ => Damage::io("read", path)(e),
+    })
+}
+
+/// The next push settles those that are over. Until then they are shown as they will be settled.
+fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: State) -> Result<Status, Failure> {
+    let dir = FenceDir::at(repository.fence_dir());
+    for flight in state.in_flight.clone() {
+        let plan = read_plan(&dir, &flight)?;
+        let bound = slot::bound_of(&flight, settings);
+        if let Fate::Over(evidence) = slot::fate_of(&flight, &plan, here, bound, repository).map_err(unreadable)? {
+            let seen = repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
+            let settled = settle(&flight, &plan, &seen).on_record(&flight, &state, plan.len(), evidence);
+            let applied = state.apply(0, &flight.time, &settled);
+            debug_assert!(applied.is_ok(), "a push in flight can be settled");
+        }
+    }
+    let fences = settings.fences.iter().map(|rules| {
+        let fence = state.fence(&rules.fence);
+        FenceStatus {
+            fence: rules.fence.clone(),
+            mode: rules.mode,
+            mark: fence.mark,
+            refs: rules.refs.clone(),
+            in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
+        }
+    });
+    Ok(Status { repository: repository.common_dir.display().to_string(), fences: fences.collect() })
+}
+
+impl FlightStatus {
+    fn of(flight: &InFlight, fence: &FenceName, here: &Place) -> FlightStatus {
+        FlightStatus {
+            push: flight.push,
+            token: flight.token_for(fence),
+            since: flight.time.clone(),
+            who: flight.who.clone(),
+            receive_pack: flight.receive_pack,
+            form: if slot::is_bounded(flight, here) { "bounded" } else { "full" },
+            refs: flight.plan.refs.clone(),
+            count: flight.plan.count,
+        }
+    }
+}
+
+fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", status.repository)?;
+    for FenceStatus { fence, mode, mark, refs, in_flight } in &status.fences {
+        let mode = match mode {
+            Mode::Enforce => "",
+            Mode::Observe => "  (observes, refuses nothing)",
+            Mode::Off => "  (off)",
+        };
+        writeln!(out, "fence '{fence}'  mark {mark}{mode}")?;
+        writeln!(out, "  guards     {}", refs.join(" "))?;
+        for flight in in_flight {
+            let token = flight.token.map_or("no token".to_owned(), |token| format!("token {token}"));
+            writeln!(out, "  in flight  {token} of '{}' since {}", flight.who.pusher, flight.since)?;
+            for planned in flight.refs.iter().take(3) {
+                writeln!(out, "             {}", planned.name)?;
+            }
+            if flight.count > 3 {
+                writeln!(out, "             and {} more refs", flight.count - 3)?;
+            }
+            if let Some(receive_pack) = flight.receive_pack {
+                writeln!(out, "             moved by process {}, which is alive", receive_pack.pid)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
+fn unreadable(error: crate::refs::RefError) -> Failure {
+    Failure::Other { what: error.to_string(), hint: "look with  git fsck".to_owned() }
+}

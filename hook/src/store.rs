@@ -1,0 +1,262 @@
+//! The log, held under the lock: the fence itself.
+//!
+//! Calling order: [`Store::lock`], look at [`Store::state`], [`Store::append`] what happened, and
+//! [`Store::commit`]. Nothing is written before `commit`; whoever drops a store without it leaves
+//! everything as it was. Accepting a push is `commit(Durability::Synced)`: when that returns, the
+//! line will survive the machine.
+//!
+//! What this does not do: decide. It keeps the record and proves that it is unbroken.
+
+use crate::{
+    clock::{self, Patience},
+    files::{FenceDir, room_for},
+    journal::{Checkpoint, CheckpointFile, Damage, Head, Journal},
+    mutex::{LockError, Mutex, Witness, wait_for_flock},
+};
+use git_fence_core::{Event, InFlight, LOG_VERSION, Line, LineHash, Plan, PlannedRef, PushId, State, hash_line};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    path::PathBuf,
+};
+
+/// A checkpoint is written when this much of the log is not in one.
+const CHECKPOINT_EVERY: u64 = 64 * 1024;
+
+/// Whether a commit must survive a crash of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// It must: a push is let through on the strength of it.
+    Synced,
+    /// It need not: a refusal that is lost moves nothing.
+    Lazy,
+}
+
+/// Why the store cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    #[error("the fence is locked by another process")]
+    Locked,
+    #[error(transparent)]
+    Damage(#[from] Damage),
+    #[error("the list of refs of push {push}, '{}', is missing or damaged", path.display())]
+    PlanLost { push: PushId, path: PathBuf },
+}
+
+/// The log and what it says, under the lock.
+#[must_use = "what was appended is only written by commit"]
+pub(crate) struct Store {
+    dir: FenceDir,
+    boot: String,
+    log: File,
+    state: State,
+    /// The last line, appended ones included.
+    head: Head,
+    /// Where the file's last whole line ends.
+    written_end: u64,
+    /// Bytes after it, of an interrupted append.
+    torn: Vec<u8>,
+    /// Lines that are not written yet.
+    pending: Vec<u8>,
+    /// The end of the last checkpoint.
+    checkpointed: u64,
+    /// Files that are not needed any more once what was appended is written.
+    obsolete: Vec<PathBuf>,
+    // Last, so that it is let go after everything else.
+    mutex: Mutex,
+}
+
+impl Store {
+    /// Takes the lock and reads the log. `boot` is the kernel's boot id.
+    pub(crate) fn lock(dir: &FenceDir, boot: &str, patience: &Patience) -> Result<Store, StoreError> {
+        let path = dir.log();
+        if !dir.path().is_dir() {
+            return Err(Damage::NoLog(path).into());
+        }
+        let mutex = Mutex::lock(dir, patience).map_err(|e| locking(e, dir.mutex()))?;
+        let log = match OpenOptions::new().read(true).append(true).open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Damage::NoLog(path).into()),
+            opened => opened.map_err(Damage::io("open", &path))?,
+        };
+        wait_for_flock(&log, patience).map_err(|e| locking(e, path.clone()))?;
+
+        let checkpoint = CheckpointFile::read(dir)?;
+        let is_damaged = matches!(checkpoint, CheckpointFile::Damaged);
+        let checkpoint = match checkpoint {
+            CheckpointFile::Good(checkpoint) => Some(checkpoint),
+            CheckpointFile::Missing | CheckpointFile::Damaged => None,
+        };
+        let checkpointed = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.head.end);
+        let journal = Journal::read(&log, &path, checkpoint, |_| {})?;
+        if let Some(witness) = mutex.witness() {
+            journal.check(&witness, boot, &path)?;
+        }
+        let mut store = Store {
+            dir: dir.clone(),
+            boot: boot.to_owned(),
+            log,
+            state: journal.state,
+            written_end: journal.head.end,
+            head: journal.head,
+            torn: journal.torn,
+            pending: Vec::new(),
+            checkpointed,
+            obsolete: Vec::new(),
+            mutex,
+        };
+        store.record_recovery(is_damaged)?;
+        Ok(store)
+    }
+
+    /// Begins the log. Under the mutex: of two first pushes one begins it.
+    pub(crate) fn begin(dir: &FenceDir, by: &str, patience: &Patience) -> Result<(), StoreError> {
+        dir.make().map_err(Damage::io("make", dir.path()))?;
+        let _mutex = Mutex::lock(dir, patience).map_err(|e| locking(e, dir.mutex()))?;
+        let path = dir.log();
+        if path.exists() {
+            return Ok(());
+        }
+        let begun = Event::LogBegun { version: LOG_VERSION, pusher: by.to_owned() };
+        let line = Line { seq: 1, time: clock::now(), event: begun, prev: LineHash::none() };
+        dir.replace(&path, &serialise(&line), true).map_err(Damage::io("write", &path))?;
+        let sync_names = File::open(dir.path()).and_then(|opened| opened.sync_all());
+        Ok(sync_names.map_err(Damage::io("sync", dir.path()))?)
+    }
+
+    /// Where all fences stand, appended events included.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The id that a push gets if its acceptance is the next line.
+    pub(crate) fn next_push(&self) -> PushId {
+        PushId(self.head.seq + 1)
+    }
+
+    /// Adds what happened to the log and takes it into account.
+    pub(crate) fn append(&mut self, event: Event) -> Result<(), StoreError> {
+        let line = Line { seq: self.head.seq + 1, time: clock::now(), event, prev: self.head.hash.clone() };
+        self.state.apply(line.seq, &line.time, &line.event).map_err(|e| Damage::Line {
+            path: self.dir.log(),
+            line: line.seq,
+            why: format!("would be refused: {e}"),
+        })?;
+        let bytes = serialise(&line);
+        let start = self.head.end;
+        self.head =
+            Head { seq: line.seq, start, end: start + bytes.len() as u64, hash: hash_line(&bytes[..bytes.len() - 1]) };
+        self.pending.extend(bytes);
+        Ok(())
+    }
+
+    /// Writes what was appended and lets the lock go.
+    pub(crate) fn commit(mut self, durability: Durability) -> Result<(), StoreError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        if let Err(damage) = self.write_pending(durability) {
+            // Whoever was to be let through is refused: no line may say otherwise. If even this
+            // fails, a torn line is set aside and an accepted one settled as moving nothing.
+            let _ = self.log.set_len(self.written_end);
+            return Err(damage.into());
+        }
+        let Head { seq, end, ref hash, .. } = self.head;
+        self.mutex.leave(&Witness { boot: self.boot.clone(), seq, end, hash: hash.clone() });
+        for path in &self.obsolete {
+            let _ = fs::remove_file(path);
+        }
+        if durability == Durability::Synced && end - self.checkpointed > CHECKPOINT_EVERY {
+            self.write_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// All refs that a push in flight is to move.
+    pub(crate) fn plan_of(&self, flight: &InFlight) -> Result<Vec<PlannedRef>, StoreError> {
+        read_plan(&self.dir, flight)
+    }
+
+    /// Keeps a plan that is too long for a line; call before appending the push's acceptance.
+    pub(crate) fn keep_plan(&self, refs: &[PlannedRef]) -> Result<(), StoreError> {
+        if refs.len() <= Plan::IN_LINE {
+            return Ok(());
+        }
+        let path = self.dir.plan_of(self.next_push());
+        let kept = self.dir.replace(&path, &Plan::write_out(refs), true);
+        Ok(kept.map_err(Damage::io("write", path))?)
+    }
+
+    /// The plan of `flight` is not needed any more once its settlement is written.
+    pub(crate) fn forget_plan_of(&mut self, flight: &InFlight) {
+        if !flight.plan.is_whole() {
+            self.obsolete.push(self.dir.plan_of(flight.push));
+        }
+    }
+
+    fn write_pending(&mut self, durability: Durability) -> Result<(), Damage> {
+        let path = self.dir.log();
+        room_for(self.head.end).map_err(Damage::io("append to", &path))?;
+        if !self.torn.is_empty() {
+            self.log.set_len(self.written_end).map_err(Damage::io("truncate", &path))?;
+        }
+        // One write, so that a line is either whole or torn at the very end.
+        match (&self.log).write(&self.pending) {
+            Ok(n) if n == self.pending.len() => {}
+            Ok(_) => return Err(Damage::io("append to", path)(io::ErrorKind::StorageFull.into())),
+            Err(e) => return Err(Damage::io("append to", path)(e)),
+        }
+        if durability == Durability::Synced {
+            self.log.sync_data().map_err(Damage::io("sync", path))?;
+        }
+        Ok(())
+    }
+
+    /// Failing to write a checkpoint costs the next push time and nothing else.
+    fn write_checkpoint(&self) {
+        let checkpoint = Checkpoint { version: LOG_VERSION, head: self.head.clone(), state: self.state.clone() };
+        if let Ok(bytes) = serde_json::to_vec(&checkpoint) {
+            let _ = self.dir.replace(&self.dir.checkpoint(), &bytes, false);
+        }
+    }
+
+    /// An interrupted append was never acknowledged, and a checkpoint can be made again. Both are
+    /// put right, and on record.
+    fn record_recovery(&mut self, checkpoint_is_damaged: bool) -> Result<(), StoreError> {
+        if !self.torn.is_empty() {
+            let aside = self.dir.torn_at(self.written_end);
+            self.dir.replace(&aside, &self.torn, false).map_err(Damage::io("write", &aside))?;
+            let name = aside.file_name().unwrap_or_default().display().to_string();
+            let reason = format!("a torn last line of {} bytes was set aside in '{name}'", self.torn.len());
+            self.append(Event::LogRecovered { reason })?;
+        }
+        if checkpoint_is_damaged {
+            let reason = "the damaged checkpoint 'state.json' was rebuilt from the log".to_owned();
+            self.append(Event::LogRecovered { reason })?;
+            self.obsolete.push(self.dir.checkpoint());
+        }
+        Ok(())
+    }
+}
+
+/// All refs that a push in flight is to move, from its record or from the file beside the log.
+pub(crate) fn read_plan(dir: &FenceDir, flight: &InFlight) -> Result<Vec<PlannedRef>, StoreError> {
+    if flight.plan.is_whole() {
+        return Ok(flight.plan.refs.clone());
+    }
+    let path = dir.plan_of(flight.push);
+    let whole = fs::read(&path).ok().and_then(|bytes| flight.plan.read_back(&bytes));
+    whole.ok_or(StoreError::PlanLost { push: flight.push, path })
+}
+
+fn serialise(line: &Line) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(line).expect("a line has no value that JSON lacks");
+    bytes.push(b'\n');
+    bytes
+}
+
+fn locking(error: LockError, path: PathBuf) -> StoreError {
+    match error {
+        LockError::Held => StoreError::Locked,
+        LockError::Io(e) => Damage::io("lock", path)(e).into(),
+    }
+}

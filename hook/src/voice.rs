@@ -1,0 +1,94 @@
+//! What the pusher sees: a sentence for people, a line of JSON for programs.
+//!
+//! Git shows it behind `remote:`. It is written after the lock has been let go: a client that does
+//! not read can hold up its own push and nobody else's.
+
+use git_fence_core::{FenceName, Mark, Reject, Token};
+use serde::Serialize;
+use std::{io::Write as _, time::Duration};
+
+/// A refusal, with what is known about the push.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) reject: Reject,
+    pub(crate) fence: Option<FenceName>,
+    pub(crate) token: Option<Token>,
+    pub(crate) mark: Option<Mark>,
+}
+
+impl From<Reject> for Refusal {
+    fn from(reject: Reject) -> Refusal {
+        Refusal { fence: reject.fence().cloned(), reject, token: None, mark: None }
+    }
+}
+
+#[derive(Serialize)]
+struct ForPrograms<'a> {
+    verdict: &'static str,
+    code: git_fence_core::Code,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fence: Option<&'a FenceName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<Token>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<Mark>,
+    retryable: bool,
+}
+
+/// Three lines: what is wrong, what to do, and the same for programs.
+pub(crate) fn refused(refusal: &Refusal) {
+    say(&lines("error", "rejected", refusal));
+}
+
+/// In observe mode nothing is refused, but it is said what would have been.
+pub(crate) fn overruled(refusal: &Refusal) {
+    say(&lines("warning", "observed", refusal));
+}
+
+/// Only said by those who really wait.
+pub(crate) fn waiting(holder: &str, most: Duration) {
+    say(&format!("fence: waiting up to {} s for {holder}\n", most.as_secs()));
+}
+
+/// Somebody stood in the way and does not any more.
+pub(crate) fn waited(time: Duration) {
+    say(&format!("fence: waited {:.1} s for another push\n", time.as_secs_f64()));
+}
+
+fn lines(level: &str, verdict: &'static str, refusal: &Refusal) -> String {
+    let Refusal { reject, fence, token, mark } = refusal;
+    let for_programs = ForPrograms {
+        verdict,
+        code: reject.code(),
+        fence: fence.as_ref(),
+        token: *token,
+        mark: *mark,
+        retryable: reject.is_retryable(),
+    };
+    let json = serde_json::to_string(&for_programs).unwrap_or_default();
+    format!("{level}: {} {reject}\nhint: {}\nfence: {json}\n", reject.code(), reject.hint())
+}
+
+/// In one write, and without minding a pusher who has gone away.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_voices_say_the_same() {
+        let token = Token::parse(b"41").unwrap();
+        let mark = Mark::from(Token::parse(b"42").unwrap());
+        let reject = Reject::Stale { fence: FenceName::repo(), token, mark };
+        let refusal = Refusal { token: Some(token), mark: Some(mark), ..Refusal::from(reject) };
+        assert_eq!(
+            lines("error", "rejected", &refusal),
+            "error: FENCE-STALE token 41 is not above 42, the mark of fence 'repo'\n\
+             hint: a newer run has written here. Do not pick another number: take a new lease,  git fence acquire\n\
+             fence: {\"verdict\":\"rejected\",\"code\":\"FENCE-STALE\",\"fence\":\"repo\",\"token\":41,\"mark\":42,\"retryable\":false}\n"
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! Processes that are killed, stopped, slow or nested at the worst moment.
+
+use crate::support::{
+    Door, Pushed, World, any_git, gits, program_exists, sh, signal, story, text, wait_until, write_script,
+};
+
+/// Long enough that a test which waited it out would be noticed: it gives up long before.
+const FOREVER: &str = "10m";
+
+#[test]
+fn a_killed_receive_pack_blocks_nobody_and_the_log_says_what_became_of_it() {
+    for git in gits() {
+        for door in [Door::Fence, Door::FenceBehindDispatcher] {
+            let world = World::with(&git, door, &[]);
+            world.configure("fence.wait", FOREVER);
+            world.write_hook("update", "case $1 in refs/heads/killed) kill -KILL $PPID;; esac");
+            assert!(!world.push_token("killed", "5").ok);
+            assert_eq!(world.server_ref("refs/heads/killed"), None);
+            world.push_token("main", "4").assert_landed();
+            let settled = &world.events("push.settled")[0];
+            assert_eq!((&settled["token"], &settled["moved"]), (&5.into(), &0.into()));
+            assert_eq!(settled["evidence"], "receive-pack-gone");
+            assert_eq!(world.mark(), 4);
+            world.assert_log_is_whole();
+        }
+    }
+}
+
+#[test]
+fn a_receive_pack_killed_after_some_refs_moved_has_spent_its_token() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", FOREVER);
+        // Newer gits update all refs in one batch, after all update hooks: kill it when the refs
+        // have moved, from the hook that is told of that.
+        world.write_hook(
+            "reference-transaction",
+            "[ \"$1\" = committed ] || exit 0\ngrep -q refs/heads/b && kill -KILL $PPID; exit 0",
+        );
+        let pushed = world.push(&["HEAD:refs/heads/a", "HEAD:refs/heads/b", "HEAD:refs/heads/c"], &["fence-token=5"]);
+        assert!(!pushed.ok, "its receive-pack was killed");
+        assert!(world.server_ref("refs/heads/b").is_some());
+        std::fs::remove_file(world.hook("reference-transaction")).unwrap();
+        world.push_token("main", "5").assert_refused("FENCE-STALE");
+        world.push_token("main", "6").assert_landed();
+        assert_eq!(world.mark(), 6);
+        world.assert_log_is_whole();
+    }
+}
+
+#[test]
+fn when_the_client_is_killed_mark_and_refs_agree() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", FOREVER);
+        world.stall_update_of("t5");
+        let five = world.start_push("t5", "5");
+        world.pid_in("stalled");
+        signal(five.pid(), "KILL");
+        five.wait();
+        world.go();
+        world.push_token("main", "6").assert_landed();
+        let landed = world.server_ref("refs/heads/t5").is_some();
+        let settled = &world.events("push.settled")[0];
+        assert_eq!((&settled["token"], &settled["moved"]), (&5.into(), &u64::from(landed).into()));
+        assert_eq!(world.mark(), 6);
+        world.assert_log_is_whole();
+    }
+}
+
+/// The hook is killed at its first system call, at its second, and so on through all of them.
+#[test]
+fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
+    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    let world = World::new(&any_git());
+    world.configure("fence.wait", FOREVER);
+    let installed = std::fs::read(world.hook("pre-receive")).unwrap();
+    let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
+    let mut token = 0;
+    let mut killed = 0;
+    for at in 1.. {
+        token += 1;
+        world.write_hook(
+            "pre-receive",
+            &format!("exec strace -qq -o /dev/null -e inject=all:signal=KILL:when={at} {gate} pre-receive"),
+        );
+        let pushed = world.push_token("main", &token.to_string());
+        std::fs::write(world.hook("pre-receive"), &installed).unwrap();
+        if pushed.ok {
+            break;
+        }
+        assert!(!pushed.text.contains("FENCE-"), "killed, not refused: {}", pushed.text);
+        assert_eq!(world.mark(), token - 1, "killed at system call {at}");
+        // The same token has not been spent, and nobody has to wait for the dead.
+        world.push_token("main", &token.to_string()).assert_landed();
+        assert_eq!(world.mark(), token);
+        killed += 1;
+    }
+    println!("killed at each of {killed} system calls");
+    assert!(killed > 50, "only {killed} system calls were seen: strace did not do its work");
+    world.assert_log_is_whole();
+}
+
+#[test]
+fn a_slow_post_receive_holds_up_nobody() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", FOREVER);
+        world.write_hook(
+            "post-receive",
+            "grep -q refs/heads/deploy || exit 0\n>deploying; while ! [ -e go ]; do sleep 0.02; done",
+        );
+        let deploy = world.start_push("deploy", "5");
+        wait_until("the deployment runs", || world.server().join("deploying").exists());
+        world.push_token("main", "6").assert_landed();
+        world.push_token("main", "6").assert_refused("FENCE-STALE");
+        let settled = &world.events("push.settled")[0];
+        assert_eq!((&settled["token"], &settled["evidence"]), (&5.into(), &"refs-moved".into()));
+        world.go();
+        deploy.wait().assert_landed();
+    }
+}
+
+#[test]
+fn a_push_from_inside_a_hook_of_a_push_in_flight_is_refused_at_once() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", FOREVER);
+        let inner = sh(world.path("inner.txt"));
+        // GIT_DIR and the quarantine are the outer push's; an inner push starts afresh.
+        let push_inside = |hook: &str| {
+            world.write_hook(
+                hook,
+                &format!(
+                    "[ -n \"$INNER\" ] && exit 0\nexport INNER=1\nunset $(git rev-parse --local-env-vars) GIT_QUARANTINE_PATH\n\
+                     cd {} && git push {} HEAD:refs/heads/from-{hook} -o fence-token=7 2>{inner}; exit 0",
+                    sh(world.path("work")),
+                    sh(world.server())
+                ),
+            );
+        };
+        push_inside("update");
+        world.push_token("main", "5").assert_landed();
+        let said = std::fs::read_to_string(world.path("inner.txt")).unwrap();
+        assert!(said.contains("FENCE-NESTED") && said.contains("inside a hook"), "{said}");
+        assert_eq!(world.mark(), 5);
+        std::fs::remove_file(world.hook("update")).unwrap();
+
+        // When the refs have moved, the outer push is over, and its post-receive may push.
+        push_inside("post-receive");
+        world.push_token("main", "6").assert_landed();
+        assert!(world.server_ref("refs/heads/from-post-receive").is_some());
+        assert_eq!(world.mark(), 7);
+        world.assert_log_is_whole();
+    }
+}
+
+#[test]
+fn a_gate_that_is_installed_twice_says_so() {
+    let world = World::with(&any_git(), Door::FenceBehindDispatcher, &[]);
+    world.configure("fence.wait", FOREVER);
+    let dir = world.server().join("hooks/pre-receive.d");
+    std::fs::copy(dir.join("gate"), dir.join("gate-again")).unwrap();
+    let pushed = world.push_token("main", "5");
+    pushed.assert_refused("FENCE-NESTED");
+    assert!(pushed.text.contains("installed twice"), "{}", pushed.text);
+    std::fs::remove_file(dir.join("gate-again")).unwrap();
+    world.push_token("main", "5").assert_landed();
+}
+
+#[test]
+fn a_stalled_older_push_is_ended_by_a_newer_one_where_the_settings_say_so() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", FOREVER);
+        world.configure("fence.evictAfter", "100ms");
+        story::listen(&world);
+        world.write_hook("update", "case $1 in refs/heads/t5) kill -STOP $PPID;; esac");
+        let five = world.start_push("t5", "5");
+        wait_until("five is in flight", || !world.status()["fences"][0]["in_flight"].as_array().unwrap().is_empty());
+        world.push_token("t6", "6").assert_landed();
+        assert!(!five.wait().ok);
+        assert_eq!(story::tokens_moved(&world), [6]);
+        assert_eq!(world.events("push.evicted").len(), 1);
+        world.assert_log_is_whole();
+    }
+}
+
+#[test]
+fn a_hook_that_no_receive_pack_has_started_refuses_unless_told_otherwise() {
+    let world = World::new(&any_git());
+    let tip = world.ok(world.git("work").args(["rev-parse", "HEAD"]));
+    world.ok(world.git("work").arg("push").arg(world.server()).arg("HEAD:refs/unguarded/x"));
+    let input = world.path("input");
+    std::fs::write(&input, format!("{} {tip} refs/heads/main\n", "0".repeat(40))).unwrap();
+    let run = |token: &str| {
+        let mut hook = world.hook_program();
+        hook.arg("pre-receive").current_dir(world.server()).env("GIT_DIR", ".");
+        hook.env("GIT_PUSH_OPTION_COUNT", "1").env("GIT_PUSH_OPTION_0", format!("fence-token={token}"));
+        Pushed::from(hook.stdin(std::fs::File::open(&input).unwrap()).output().unwrap())
+    };
+    run("5").assert_refused("FENCE-UNSEEN");
+    // The bounded form: nobody can see when it is over, so it is over when the refs say so or
+    // the time has passed.
+    world.configure("fence.receivePack", "none");
+    world.configure("fence.wait", "10m");
+    run("5").assert_landed();
+    assert_eq!(world.status()["fences"][0]["in_flight"][0]["form"], "bounded");
+    world.ok(world.git("server.git").args(["update-ref", "refs/heads/main", &tip]));
+    run("5").assert_refused("FENCE-STALE");
+    assert_eq!(world.mark(), 5);
+    std::fs::write(&input, format!("{} {tip} refs/heads/second\n", "0".repeat(40))).unwrap();
+    run("6").assert_landed();
+    world.configure("fence.wait", "0");
+    run("7").assert_landed();
+    assert_eq!(world.events("push.settled").last().unwrap()["evidence"], "time-passed");
+}
+
+/// A hook that is stopped while it holds the lock stops everybody else, for as long as they wait.
+#[test]
+fn a_lock_that_is_never_let_go_is_waited_for_with_a_bound() {
+    let world = World::new(&any_git());
+    world.configure("fence.wait", "200ms");
+    let mutex = std::fs::File::open(world.fence_file("mutex")).unwrap();
+    mutex.lock().unwrap();
+    world.push_token("main", "5").assert_refused("FENCE-BUSY");
+    assert_eq!(world.server_ref("refs/heads/main"), None);
+    mutex.unlock().unwrap();
+    world.push_token("main", "5").assert_landed();
+}
+
+/// Two processes with two mutexes, because somebody deleted the first while it was held, still
+/// meet at the log.
+#[test]
+fn a_mutex_that_is_deleted_while_it_is_held_still_keeps_others_out() {
+    let world = World::new(&any_git());
+    world.configure("fence.wait", "200ms");
+    let log = std::fs::File::open(world.fence_file("audit.jsonl")).unwrap();
+    log.lock().unwrap();
+    std::fs::remove_file(world.fence_file("mutex")).unwrap();
+    world.push_token("main", "5").assert_refused("FENCE-BUSY");
+    log.unlock().unwrap();
+    world.push_token("main", "5").assert_landed();
+    world.assert_log_is_whole();
+}
+
+/// The hook file names its program as interpreter. If that is gone, git cannot start the hook, and
+/// must refuse and not pass.
+#[test]
+fn a_gate_whose_program_is_gone_is_closed() {
+    for git in gits() {
+        let world = World::bare(&git, &[]);
+        let program = world.path("git-fence-hook");
+        std::fs::copy(env!("CARGO_BIN_EXE_git-fence-hook"), &program).unwrap();
+        let mut install = std::process::Command::new(&program);
+        world.hermetic(&mut install);
+        world.ok(install.arg("install").arg(world.server()));
+        world.push_token("main", "5").assert_landed();
+        std::fs::remove_file(&program).unwrap();
+        let pushed = world.push_token("main", "6");
+        assert!(!pushed.ok, "{}", pushed.text);
+
+        // A path that does not fit into a first line goes through a shell, to the same effect.
+        let spaced = world.path("a dir with spaces and 'quotes'");
+        std::fs::create_dir(&spaced).unwrap();
+        let program = spaced.join("git-fence-hook");
+        std::fs::copy(env!("CARGO_BIN_EXE_git-fence-hook"), &program).unwrap();
+        let mut install = std::process::Command::new(&program);
+        world.hermetic(&mut install);
+        world.ok(install.arg("install").arg(world.server()));
+        world.push_token("main", "6").assert_landed();
+        std::fs::remove_file(&program).unwrap();
+        assert!(!world.push_token("main", "7").ok);
+    }
+}
+
+/// Ctrl-Z on a local push stops client, receive-pack and hook together.
+#[test]
+fn a_whole_stopped_push_is_waited_for_like_any_other() {
+    let world = World::new(&any_git());
+    world.configure("fence.wait", "300ms");
+    let script = world.path("stop-all");
+    write_script(&script, "kill -STOP 0");
+    world.write_hook("update", &format!("case $1 in refs/heads/t5) echo $PPID >stalled; {};; esac", sh(&script)));
+    let mut five = world.push_token_command("t5", "5");
+    std::os::unix::process::CommandExt::process_group(&mut five, 0);
+    let five = crate::support::Running::start(&mut five);
+    world.pid_in("stalled");
+    world.push_token("t6", "6").assert_refused("FENCE-BUSY");
+    let group = format!("-{}", five.pid());
+    let resumed = std::process::Command::new("kill").args(["-CONT", "--", &group]).output().unwrap();
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    five.wait().assert_landed();
+    world.push_token("t6", "6").assert_landed();
+}

@@ -1,0 +1,9 @@
+//! Whole journeys: real git, real repositories, real processes. Each test says what must hold,
+//! and looks at the transcript, the refs and the log.
+#![allow(clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
+
+mod faults;
+mod spent;
+mod support;
+mod tokens;
+mod window;

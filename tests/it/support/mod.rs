@@ -1,0 +1,426 @@
+//! Real git, real repositories, real processes: what the tests push with and look at.
+
+pub(crate) mod raw;
+pub(crate) mod story;
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    io::Write as _,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// How long a test waits for a condition before it gives up. Nothing is measured with it.
+const GIVE_UP: Duration = Duration::from_secs(120);
+
+/// A git to test with: client and server are the same one.
+#[derive(Debug, Clone)]
+pub(crate) struct Git {
+    program: PathBuf,
+    pub(crate) version: (u32, u32),
+}
+
+/// The git that PATH finds first, and the system's own where that is another version.
+pub(crate) fn gits() -> Vec<Git> {
+    let first = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|dir| dir.join("git"))
+        .find(|path| path.is_file())
+        .expect("git is in PATH");
+    let mut gits: Vec<Git> = Vec::new();
+    for program in [first, PathBuf::from("/usr/bin/git")] {
+        let Ok(output) = Command::new(&program).arg("version").output() else { continue };
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut numbers = text.trim_start_matches("git version ").split('.').map(|n| n.parse().unwrap_or(0));
+        let version = (numbers.next().unwrap(), numbers.next().unwrap());
+        if gits.iter().all(|git| git.version != version) {
+            gits.push(Git { program, version });
+        }
+    }
+    gits
+}
+
+/// The git that PATH finds first.
+pub(crate) fn any_git() -> Git {
+    gits().remove(0)
+}
+
+/// What stands at the door of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// git-fence, as `install` puts it there.
+    Fence,
+    /// git-fence, called by a `pre-receive.d` dispatcher.
+    FenceBehindDispatcher,
+    /// `fixtures/naive-hook.sh`.
+    Naive,
+    /// The same, called by a dispatcher.
+    NaiveBehindDispatcher,
+}
+
+/// A server's bare repository and a place to push from.
+pub(crate) struct World {
+    pub(crate) git: Git,
+    dir: TempDir,
+}
+
+impl World {
+    /// A bare repository with git-fence installed.
+    pub(crate) fn new(git: &Git) -> World {
+        World::with(git, Door::Fence, &[])
+    }
+
+    /// A bare repository behind `door`, made with extra arguments for `git init`.
+    pub(crate) fn with(git: &Git, door: Door, init: &[&str]) -> World {
+        let world = World::bare(git, init);
+        world.open_door(door);
+        world
+    }
+
+    /// A bare repository without any hook, and a clone with one commit.
+    pub(crate) fn bare(git: &Git, init: &[&str]) -> World {
+        let world = World { git: git.clone(), dir: tempfile::Builder::new().prefix("git-fence-").tempdir().unwrap() };
+        fs::create_dir(world.path("home")).unwrap();
+        world.ok(world.git(".").args(["init", "-q", "--bare"]).args(init).arg("server.git"));
+        let object_format: Vec<&str> = init.iter().copied().filter(|arg| arg.starts_with("--object-format")).collect();
+        world.ok(world.git(".").args(["init", "-q"]).args(object_format).arg("work"));
+        world.ok(world.git("work").args(["commit", "-q", "--allow-empty", "-m", "first"]));
+        world
+    }
+
+    fn open_door(&self, door: Door) {
+        match door {
+            Door::Fence | Door::FenceBehindDispatcher => {
+                self.ok(self.hook_program().arg("install").arg(self.server()));
+            }
+            Door::Naive | Door::NaiveBehindDispatcher => {
+                fs::copy(fixture("naive-hook.sh"), self.hook("pre-receive")).unwrap();
+                self.configure("receive.advertisePushOptions", "true");
+            }
+        }
+        if matches!(door, Door::FenceBehindDispatcher | Door::NaiveBehindDispatcher) {
+            let inner = self.server().join("hooks/pre-receive.d");
+            fs::create_dir(&inner).unwrap();
+            fs::rename(self.hook("pre-receive"), inner.join("gate")).unwrap();
+            fs::copy(fixture("dispatcher.sh"), self.hook("pre-receive")).unwrap();
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn server(&self) -> PathBuf {
+        self.path("server.git")
+    }
+
+    pub(crate) fn fence_file(&self, name: &str) -> PathBuf {
+        self.server().join("fence").join(name)
+    }
+
+    pub(crate) fn hook(&self, name: &str) -> PathBuf {
+        self.server().join("hooks").join(name)
+    }
+
+    /// Writes an executable shell script as a hook of the server.
+    pub(crate) fn write_hook(&self, name: &str, body: &str) {
+        write_script(&self.hook(name), body);
+    }
+
+    /// Makes the update hook stop at branch `t<n>`: it leaves word in `stalled` and goes on when
+    /// `go` is there.
+    pub(crate) fn stall_update_of(&self, branch: &str) {
+        self.write_hook(
+            "update",
+            &format!(
+                "case $1 in refs/heads/{branch}) echo $PPID >stalled.new; mv stalled.new stalled\n\
+                 while ! [ -e go ]; do sleep 0.02; done;; esac"
+            ),
+        );
+    }
+
+    /// The pid that a hook wrote into `file` in the server's directory, once it is there.
+    pub(crate) fn pid_in(&self, file: &str) -> u32 {
+        let path = self.server().join(file);
+        wait_until(&format!("'{file}' is there"), || path.exists());
+        fs::read_to_string(path).unwrap().trim().parse().unwrap()
+    }
+
+    pub(crate) fn go(&self) {
+        fs::write(self.server().join("go"), "").unwrap();
+    }
+
+    /// `git -C <dir>`, away from this machine's configuration, with a pinned identity.
+    pub(crate) fn git(&self, dir: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(&self.git.program);
+        self.hermetic(&mut command);
+        command.current_dir(self.dir.path().join(dir));
+        command
+    }
+
+    pub(crate) fn hook_program(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_git-fence-hook"));
+        self.hermetic(&mut command);
+        command.current_dir(self.dir.path());
+        command
+    }
+
+    pub(crate) fn hermetic(&self, command: &mut Command) {
+        let mut path = OsString::from(self.git.program.parent().unwrap());
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|n| n.starts_with("GIT_"))) {
+            command.env_remove(name);
+        }
+        command
+            .env("PATH", path)
+            .env("HOME", self.path("home"))
+            .env("LC_ALL", "C")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_COUNT", "2")
+            .env("GIT_CONFIG_KEY_0", "init.defaultBranch")
+            .env("GIT_CONFIG_VALUE_0", "main")
+            .env("GIT_CONFIG_KEY_1", "protocol.file.allow")
+            .env("GIT_CONFIG_VALUE_1", "always")
+            .env("GIT_AUTHOR_NAME", "A U Thor")
+            .env("GIT_AUTHOR_EMAIL", "author@example.com")
+            .env("GIT_COMMITTER_NAME", "C O Mitter")
+            .env("GIT_COMMITTER_EMAIL", "committer@example.com")
+            .env("GIT_AUTHOR_DATE", "1700000000 +0000")
+            .env("GIT_COMMITTER_DATE", "1700000000 +0000")
+            .env("GL_USERNAME", "tester")
+            .env_remove("SSH_CONNECTION")
+            .stdin(Stdio::null());
+    }
+
+    /// Runs a command that must succeed, and gives its standard output.
+    pub(crate) fn ok(&self, command: &mut Command) -> String {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}\n{}", text(&output.stderr));
+        text(&output.stdout).trim_end().to_owned()
+    }
+
+    pub(crate) fn configure(&self, key: &str, value: &str) {
+        self.ok(self.git("server.git").args(["config", "--add", key, value]));
+    }
+
+    /// A new commit on top of the first, made of its message alone.
+    pub(crate) fn commit(&self, message: &str) -> String {
+        let mut command = self.git("work");
+        command.args(["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-F", "-"]).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(message.as_bytes()).unwrap();
+        text(&child.wait_with_output().unwrap().stdout).trim().to_owned()
+    }
+
+    /// `git push` of `refspecs` with push options.
+    pub(crate) fn push_command(&self, refspecs: &[&str], options: &[&str]) -> Command {
+        let mut command = self.git("work");
+        command.arg("push").arg(self.server()).args(refspecs);
+        for option in options {
+            command.arg(format!("--push-option={option}"));
+        }
+        command
+    }
+
+    pub(crate) fn push(&self, refspecs: &[&str], options: &[&str]) -> Pushed {
+        Pushed::from(self.push_command(refspecs, options).output().unwrap())
+    }
+
+    /// `git push` of a commit that nobody has seen before to `branch`, with `token`.
+    pub(crate) fn push_token_command(&self, branch: &str, token: &str) -> Command {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let commit = self.commit(&format!("{count}: token {token} for {branch}"));
+        self.push_command(&[&format!("+{commit}:refs/heads/{branch}")], &[&format!("fence-token={token}")])
+    }
+
+    pub(crate) fn push_token(&self, branch: &str, token: &str) -> Pushed {
+        Pushed::from(self.push_token_command(branch, token).output().unwrap())
+    }
+
+    /// Starts such a push and leaves it running.
+    pub(crate) fn start_push(&self, branch: &str, token: &str) -> Running {
+        Running::start(&mut self.push_token_command(branch, token))
+    }
+
+    /// What a ref of the server is at, seen by libgit2 and not by anything of ours.
+    pub(crate) fn server_ref(&self, name: &str) -> Option<String> {
+        let listed = self.ok(self.git("server.git").args(["for-each-ref", "--format=%(objectname)", name]));
+        (!listed.is_empty()).then_some(listed)
+    }
+
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let json = self.ok(self.hook_program().args(["status", "--json"]).arg(self.server()));
+        serde_json::from_str(&json).unwrap()
+    }
+
+    pub(crate) fn mark(&self) -> u64 {
+        let status = self.status();
+        let repo = status["fences"].as_array().unwrap().iter().find(|fence| fence["fence"] == "repo");
+        repo.unwrap()["mark"].as_u64().unwrap()
+    }
+
+    /// The log, by the command that shows it.
+    pub(crate) fn audit(&self) -> Vec<serde_json::Value> {
+        let lines = self.ok(self.hook_program().args(["audit", "--json"]).arg(self.server()));
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn events(&self, event: &str) -> Vec<serde_json::Value> {
+        self.audit().into_iter().filter(|line| line["event"] == event).collect()
+    }
+
+    pub(crate) fn verify(&self) -> Output {
+        self.hook_program().args(["audit", "verify"]).arg(self.server()).output().unwrap()
+    }
+
+    /// The log is whole, and every push that was let through is settled or in flight, once.
+    pub(crate) fn assert_log_is_whole(&self) {
+        let verified = self.verify();
+        assert!(verified.status.success(), "{}", text(&verified.stderr));
+        let id = |line: &serde_json::Value| line["push"].as_u64().unwrap();
+        let accepted: Vec<u64> = self.events("push.accepted").iter().map(id).collect();
+        let mut settled: Vec<u64> = self.events("push.settled").iter().map(id).collect();
+        settled.sort_unstable();
+        assert!(settled.windows(2).all(|two| two[0] < two[1]), "settled twice: {settled:?}");
+        assert!(settled.iter().all(|push| accepted.contains(push)));
+    }
+}
+
+/// A push that has ended.
+#[derive(Debug)]
+pub(crate) struct Pushed {
+    pub(crate) ok: bool,
+    /// Everything that git said, without the `remote:` in front.
+    pub(crate) text: String,
+    /// What the server's hooks said of it.
+    pub(crate) remote: String,
+}
+
+impl Pushed {
+    pub(crate) fn from(output: Output) -> Pushed {
+        let said = text(&output.stderr);
+        let from_remote = |line: &'_ str| line.strip_prefix("remote: ").map(|line| line.trim_end().to_owned());
+        let lines: Vec<String> =
+            said.lines().map(|line| from_remote(line).unwrap_or_else(|| line.to_owned())).collect();
+        let remote: Vec<String> = said.lines().filter_map(from_remote).collect();
+        Pushed { ok: output.status.success(), text: lines.join("\n"), remote: remote.join("\n") }
+    }
+
+    /// The code in the line for programs; both voices must agree on it.
+    pub(crate) fn code(&self) -> Option<String> {
+        let json = self.text.lines().find_map(|line| line.strip_prefix("fence: {"))?;
+        let verdict: serde_json::Value = serde_json::from_str(&format!("{{{json}")).unwrap();
+        let code = verdict["code"].as_str().unwrap().to_owned();
+        assert!(self.text.lines().any(|line| line.starts_with(&format!("error: {code} "))), "{}", self.text);
+        Some(code)
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_landed(&self) {
+        assert!(self.ok, "refused:\n{}", self.text);
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_refused(&self, code: &str) {
+        assert!(!self.ok, "landed:\n{}", self.text);
+        assert_eq!(self.code().as_deref(), Some(code), "{}", self.text);
+        assert!(!self.text.contains("panicked"), "{}", self.text);
+    }
+}
+
+/// A push that is under way. Ended by pid when the test is over, whatever happens.
+pub(crate) struct Running {
+    child: Option<Child>,
+    said: Arc<Mutex<Vec<u8>>>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Running {
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let (mut stderr, hears) = (child.stderr.take().unwrap(), said.clone());
+        let listener = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = std::io::Read::read(&mut stderr, &mut buffer) {
+                hears.lock().unwrap().extend_from_slice(&buffer[..n]);
+            }
+        });
+        Running { child: Some(child), said, listener: Some(listener) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    pub(crate) fn has_said(&self, words: &str) -> bool {
+        text(&self.said.lock().unwrap()).contains(words)
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.as_mut().unwrap().try_wait().unwrap().is_some()
+    }
+
+    pub(crate) fn wait(mut self) -> Pushed {
+        let status = self.child.take().unwrap().wait().unwrap();
+        self.listener.take().unwrap().join().unwrap();
+        Pushed::from(Output { status, stdout: Vec::new(), stderr: self.said.lock().unwrap().clone() })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Sends a signal to a process that the test has started, through its pid.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
+    assert!(sent.success(), "kill -{name} {pid}");
+}
+
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < GIVE_UP, "gave up waiting until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn write_script(path: &Path, body: &str) {
+    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(crate) fn program_exists(name: &str) -> bool {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|dir| dir.join(name).is_file())
+}
+
+/// `path` as one word for a shell.
+pub(crate) fn sh(path: impl AsRef<OsStr>) -> String {
+    format!("'{}'", path.as_ref().to_str().unwrap().replace('\'', "'\\''"))
+}

@@ -39,11 +39,6 @@ impl Guarded {
         Ok(Guarded { refs, flaw: flaw.map(Reject::malformed) })
     }
 
-    /// Whether no fence has anything to say.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.refs.is_empty() && self.flaw.is_none()
-    }
-
     /// The fences that the push touches, in the order of the settings.
     pub(crate) fn fences<'s>(&self, settings: &'s Settings) -> Vec<&'s Rules> {
         let touched: HashSet<&FenceName> = self.refs.iter().map(|planned| &planned.fence).collect();

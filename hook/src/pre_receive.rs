@@ -57,7 +57,7 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
         return Ok(());
     }
     let guarded = match look_at_push(input, environment, &settings, &repository) {
-        Ok(guarded) if guarded.is_empty() => return Ok(()),
+        Ok(guarded) if guarded.refs.is_empty() => return Ok(()),
         Ok(guarded) => guarded,
         Err(reject) if settings.enforces() => return Err(record(&[]).refuse_unread(reject, Some(&settings))),
         Err(reject) => return Ok(voice::overruled(&reject.into())),
@@ -117,7 +117,12 @@ fn look_at_push(
     if environment.get("GIT_NAMESPACE").is_some() {
         return Err(Reject::malformed("the push is to a git namespace (GIT_NAMESPACE), which no fence can guard"));
     }
-    Guarded::part_of(&push, settings, repository).map_err(unreadable)
+    let guarded = Guarded::part_of(&push, settings, repository).map_err(unreadable)?;
+    match guarded.flaw {
+        // Nothing that could move is left to hold a slot for.
+        Some(flaw) if guarded.refs.is_empty() => Err(flaw),
+        _ => Ok(guarded),
+    }
 }
 
 /// The tokens: from push options, or where there are none, from trailers.

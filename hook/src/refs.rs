@@ -9,7 +9,16 @@ use gix::{
     bstr::ByteSlice,
     refs::{FullName, Target, file::loose::Reference, packed},
 };
-use std::{collections::HashMap, ffi::OsStr, fs, io, os::unix::ffi::OsStrExt, path::PathBuf, process::Command};
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    fs,
+    io::{self, Write as _},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    thread,
+};
 
 /// How many symbolic refs git follows.
 const DEEPEST: usize = 5;
@@ -125,8 +134,7 @@ impl Repository {
         Ok(found.and_then(|reference| Found::in_target(Target::Object(reference.target()))))
     }
 
-    /// Reftables are git's own: `for-each-ref` lists what is there, and names dangling symbolic refs
-    /// in its warnings. Anything else that it has to say makes its answer no answer.
+    /// Reftables are git's own: `for-each-ref` lists what is there, all but dangling symbolic refs.
     fn look_up_through_git(&self, names: &[RefName]) -> Result<Vec<Option<Found>>, RefError> {
         let mut listing = self.git();
         listing.args(["for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)"]);
@@ -136,9 +144,9 @@ impl Repository {
                 listing.arg(OsStr::from_bytes(name.as_bytes()));
             }
         }
-        let (stdout, stderr) = run(&mut listing)?;
+        let listing = run(&mut listing, b"")?;
         let mut listed: HashMap<&[u8], Found> = HashMap::new();
-        for line in stdout.lines() {
+        for line in listing.stdout.lines() {
             let fields: Vec<&[u8]> = line.split(|b| *b == 0).collect();
             let [name, id, target] = fields[..] else { return Err(RefError::Git(text::quoted(line))) };
             let found = if target.is_empty() {
@@ -148,19 +156,34 @@ impl Repository {
             };
             listed.insert(name, found);
         }
-        for line in stderr.lines() {
-            let Some(name) = line.strip_prefix(b"warning: ignoring dangling symref ") else {
-                return Err(RefError::Git(text::one_line(line, 200)));
-            };
+        let absent: Vec<&RefName> = names.iter().filter(|name| !listed.contains_key(name.as_bytes())).collect();
+        let dangling = self.dangling_among(&absent)?;
+        for name in &dangling {
             listed.insert(name, self.symbolic_ref_through_git(name)?);
         }
         Ok(names.iter().map(|name| listed.get(name.as_bytes()).cloned()).collect())
     }
 
+    /// Which of these names are symbolic refs to refs that are not there. Git lists them nowhere, but
+    /// warns when it is asked for their objects.
+    fn dangling_among(&self, names: &[&RefName]) -> Result<Vec<Vec<u8>>, RefError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut input = Vec::new();
+        for name in names {
+            input.extend_from_slice(name.as_bytes());
+            input.push(b'\n');
+        }
+        let asked = run(self.git().args(["cat-file", "--batch-check"]), &input)?;
+        let warned = asked.stderr.lines().filter_map(|line| line.strip_prefix(b"warning: ignoring dangling symref "));
+        Ok(warned.filter(|warned| names.iter().any(|name| name.as_bytes() == *warned)).map(<[u8]>::to_vec).collect())
+    }
+
     /// Where a symbolic ref points, one step: `for-each-ref` shows only where the last step ends.
     fn symbolic_ref_through_git(&self, name: &[u8]) -> Result<Found, RefError> {
-        let (target, _) = run(self.git().args(["symbolic-ref", "--no-recurse"]).arg(OsStr::from_bytes(name)))?;
-        Ok(Found::Symbolic(RefName::new(target.trim_end())))
+        let asked = run(self.git().args(["symbolic-ref", "--no-recurse"]).arg(OsStr::from_bytes(name)), b"")?;
+        Ok(Found::Symbolic(RefName::new(asked.stdout.trim_end())))
     }
 
     fn git(&self) -> Command {
@@ -205,10 +228,19 @@ fn is_no_file(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory)
 }
 
-fn run(command: &mut Command) -> Result<(Vec<u8>, Vec<u8>), RefError> {
-    let ran = command.output().map_err(|e| RefError::Git(e.to_string()))?;
+fn run(command: &mut Command, input: &[u8]) -> Result<Output, RefError> {
+    let failed = |e: io::Error| RefError::Git(e.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let stdin = child.stdin.take();
+    // Written beside the reading: neither side may wait for the other with full pipes.
+    let ran = thread::scope(|scope| {
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+        child.wait_with_output()
+    });
+    let ran = ran.map_err(failed)?;
     if !ran.status.success() {
         return Err(RefError::Git(text::one_line(&ran.stderr, 200)));
     }
-    Ok((ran.stdout, ran.stderr))
+    Ok(ran)
 }

@@ -21,7 +21,7 @@ use std::{
 };
 
 /// A checkpoint is written when this much of the log is not in one.
-const CHECKPOINT_EVERY: u64 = 64 * 1024;
+const CHECKPOINT_EVERY: u64 = 32 * 1024;
 
 /// Whether a commit must survive a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -108,7 +108,7 @@ fn a_slow_post_receive_holds_up_nobody() {
         world.configure("fence.wait", FOREVER);
         world.write_hook(
             "post-receive",
-            "grep -q refs/heads/deploy || exit 0\n>deploying; while ! [ -e go ]; do sleep 0.02; done",
+            "grep -q refs/heads/deploy || exit 0\n>deploying; while [ -e deploying ] && ! [ -e go ]; do sleep 0.02; done",
         );
         let deploy = world.start_push("deploy", "5");
         wait_until("the deployment runs", || world.server().join("deploying").exists());

@@ -3,7 +3,11 @@
 #![allow(clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
 
 mod faults;
+mod hostile;
+mod modes;
+mod places;
 mod spent;
+mod state;
 mod support;
 mod tokens;
 mod window;

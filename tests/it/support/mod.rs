@@ -142,7 +142,7 @@ impl World {
             "update",
             &format!(
                 "case $1 in refs/heads/{branch}) echo $PPID >stalled.new; mv stalled.new stalled\n\
-                 while ! [ -e go ]; do sleep 0.02; done;; esac"
+                 while [ -e stalled ] && ! [ -e go ]; do sleep 0.02; done;; esac"
             ),
         );
     }

@@ -1,0 +1,272 @@
+//! The settings: observe, off, tokenless, exempt, ties, named fences, and where they are read from.
+
+use crate::support::{Pushed, World, any_git, gits, story, wait_until};
+use std::fs;
+
+#[test]
+fn observe_refuses_nothing_records_everything_and_the_mark_never_goes_down() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.mode", "observe");
+        world.configure("fence.wait", "200ms");
+        world.push_token("main", "5").assert_landed();
+        let stale = world.push_token("main", "4");
+        stale.assert_landed();
+        assert!(
+            stale.text.contains("warning: FENCE-STALE") && stale.text.contains("\"verdict\":\"observed\""),
+            "{}",
+            stale.text
+        );
+        assert_eq!(world.mark(), 5);
+        world.push(&["HEAD:refs/heads/none"], &[]).assert_landed();
+        world.push_token("main", "x").assert_landed();
+        world.push_token("main", "6").assert_landed();
+        // Nobody is kept out by a stalled push either.
+        world.stall_update_of("t7");
+        let seven = world.start_push("t7", "7");
+        world.pid_in("stalled");
+        world.push_token("main", "8").assert_landed();
+        world.go();
+        seven.wait().assert_landed();
+        world.push_token("main", "3").assert_landed();
+        assert_eq!(world.mark(), 8);
+        let would: Vec<String> = world
+            .events("push.accepted")
+            .iter()
+            .map(|line| line["code"].as_str().unwrap_or("-").trim_start_matches("FENCE-").to_owned())
+            .collect();
+        assert_eq!(would, ["-", "STALE", "MISSING", "MALFORMED", "-", "-", "BUSY", "STALE"]);
+        assert_eq!(world.events("push.rejected").len(), 0);
+        world.assert_log_is_whole();
+
+        // What was learnt while observing counts from the first enforced push on.
+        world.configure("fence.mode", "enforce");
+        world.push_token("main", "8").assert_refused("FENCE-STALE");
+        world.push_token("main", "9").assert_landed();
+        let modes: Vec<String> = world
+            .events("settings.changed")
+            .iter()
+            .map(|line| line["settings"]["fences"][0]["mode"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(modes, ["observe", "enforce"]);
+    }
+}
+
+#[test]
+fn observe_lets_pushes_through_even_where_its_own_log_is_broken() {
+    let world = World::new(&any_git());
+    world.configure("fence.mode", "observe");
+    fs::write(world.fence_file("audit.jsonl"), "").unwrap();
+    let pushed = world.push_token("main", "5");
+    pushed.assert_landed();
+    assert!(pushed.text.contains("warning: FENCE-BROKEN"), "{}", pushed.text);
+}
+
+#[test]
+fn off_is_off_and_says_so_once_in_the_log() {
+    let world = World::new(&any_git());
+    world.push_token("main", "5").assert_landed();
+    world.configure("fence.mode", "off");
+    for _ in 0..3 {
+        world.push_token("main", "1").assert_landed();
+    }
+    world.configure("fence.mode", "enforce");
+    world.push_token("main", "5").assert_refused("FENCE-STALE");
+    let modes: Vec<String> = world
+        .events("settings.changed")
+        .iter()
+        .map(|line| line["settings"]["fences"][0]["mode"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(modes, ["enforce", "off", "enforce"]);
+    // Off does not even look at a fence that is broken.
+    world.configure("fence.mode", "off");
+    fs::write(world.fence_file("audit.jsonl"), "").unwrap();
+    world.push_token("main", "1").assert_landed();
+}
+
+#[test]
+fn exempt_pushers_need_no_token_but_a_stale_one_is_still_refused() {
+    let world = World::new(&any_git());
+    world.push_token("main", "5").assert_landed();
+    let push_as = |pusher: &str, options: &[&str]| {
+        let commit = world.commit(&format!("{pusher} {options:?} {}", world.audit().len()));
+        let mut push = world.push_command(&[&format!("+{commit}:refs/heads/main")], options);
+        Pushed::from(push.env("GL_USERNAME", pusher).output().unwrap())
+    };
+    push_as("anna", &[]).assert_refused("FENCE-MISSING");
+    world.configure("fence.exempt", "anna");
+    world.configure("fence.exempt", "web editor");
+    push_as("anna", &[]).assert_landed();
+    push_as("web editor", &[]).assert_landed();
+    push_as("bob", &[]).assert_refused("FENCE-MISSING");
+    push_as("anna", &["fence-token=5"]).assert_refused("FENCE-STALE");
+    assert_eq!(world.mark(), 5, "a push without a token moves no mark");
+    world.configure("fence.tokenless", "allow");
+    push_as("bob", &[]).assert_landed();
+    push_as("bob", &["fence-token=5"]).assert_refused("FENCE-STALE");
+    push_as("bob", &["fence-tokn=9"]).assert_refused("FENCE-MALFORMED");
+    push_as("bob", &["fence-token=6"]).assert_landed();
+    assert_eq!(world.mark(), 6);
+    world.assert_log_is_whole();
+}
+
+/// Pushes without a token take the slot too, or settling would misread what they moved.
+#[test]
+fn a_tokenless_push_waits_for_the_one_in_flight_and_is_waited_for() {
+    let world = World::new(&any_git());
+    world.configure("fence.tokenless", "allow");
+    world.configure("fence.wait", "200ms");
+    world.stall_update_of("slow");
+    let commit = world.commit("without a token");
+    let slow = crate::support::Running::start(&mut world.push_command(&[&format!("{commit}:refs/heads/slow")], &[]));
+    world.pid_in("stalled");
+    world.push_token("main", "5").assert_refused("FENCE-BUSY");
+    world.push(&["HEAD:refs/heads/other"], &[]).assert_refused("FENCE-BUSY");
+    world.go();
+    slow.wait().assert_landed();
+    world.push_token("main", "5").assert_landed();
+}
+
+#[test]
+fn a_tie_is_let_through_where_a_holder_pushes_many_times_under_one_token() {
+    let world = World::new(&any_git());
+    world.configure("fence.accept", "at-or-above");
+    for _ in 0..3 {
+        world.push_token("main", "5").assert_landed();
+    }
+    world.push_token("main", "4").assert_refused("FENCE-STALE");
+    assert_eq!(world.mark(), 5);
+}
+
+#[test]
+fn a_token_too_far_above_the_mark_is_a_jump() {
+    let world = World::new(&any_git());
+    world.configure("fence.maxJump", "10");
+    world.push_token("main", "11").assert_refused("FENCE-JUMP");
+    world.push_token("main", "10").assert_landed();
+    world.push_token("main", "20").assert_landed();
+}
+
+#[test]
+fn named_fences_have_their_own_marks_and_slots() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+        world.configure("fence.wait", "200ms");
+        story::listen(&world);
+        world.push(&["HEAD:refs/heads/main"], &["fence-token=50"]).assert_landed();
+        world.push(&["HEAD:refs/heads/deploy/eu"], &["fence-token=51"]).assert_refused("FENCE-MISSING");
+        world.push(&["HEAD:refs/heads/deploy/eu"], &["fence-token=deploy:3"]).assert_landed();
+        world.push(&["HEAD:refs/heads/deploy/us"], &["fence-token=deploy:3"]).assert_refused("FENCE-STALE");
+
+        // One push over both fences is one decision: both tokens count, and one line says it.
+        let both = ["HEAD:refs/heads/a", "HEAD:refs/heads/deploy/us"];
+        world.push(&both, &["fence-token=51"]).assert_refused("FENCE-MISSING");
+        world.push(&both, &["fence-token=51", "fence-token=deploy:3"]).assert_refused("FENCE-STALE");
+        world.push(&both, &["fence-token=50", "fence-token=deploy:4"]).assert_refused("FENCE-STALE");
+        assert_eq!(world.server_ref("refs/heads/a"), None);
+        world.push(&both, &["fence-token=51", "fence-token=deploy:4"]).assert_landed();
+        let accepted = world.events("push.accepted").pop().unwrap();
+        assert_eq!((&accepted["fence"], &accepted["token"]), (&"deploy".into(), &4.into()));
+        assert_eq!((&accepted["also"][0]["fence"], &accepted["also"][0]["token"]), (&"repo".into(), &51.into()));
+        let marks: Vec<u64> =
+            world.status()["fences"].as_array().unwrap().iter().map(|f| f["mark"].as_u64().unwrap()).collect();
+        assert_eq!(marks, [4, 51]);
+
+        // A stalled push of one fence holds up nobody at the other.
+        world.write_hook(
+            "update",
+            "case $1 in refs/heads/deploy/slow) >stalled; while [ -e stalled ] && ! [ -e go ]; do sleep 0.02; done;; esac",
+        );
+        let commit = world.commit("slow");
+        let refspec = format!("{commit}:refs/heads/deploy/slow");
+        let slow = crate::support::Running::start(&mut world.push_command(&[&refspec], &["fence-token=deploy:5"]));
+        wait_until("the push stalls", || world.server().join("stalled").exists());
+        world.push_token("main", "52").assert_landed();
+        world.push(&["HEAD:refs/heads/deploy/us2"], &["fence-token=deploy:6"]).assert_refused("FENCE-BUSY");
+        let over_both = ["HEAD:refs/heads/b", "HEAD:refs/heads/deploy/b"];
+        world.push(&over_both, &["fence-token=53", "fence-token=deploy:6"]).assert_refused("FENCE-BUSY");
+        world.go();
+        slow.wait().assert_landed();
+        world.push(&over_both, &["fence-token=53", "fence-token=deploy:6"]).assert_landed();
+        world.assert_log_is_whole();
+    }
+}
+
+#[test]
+fn each_fence_is_spent_by_its_own_refs_alone() {
+    let world = World::new(&any_git());
+    world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+    world.write_hook("update", "case $1 in refs/heads/deploy/*) exit 1;; esac");
+    let both = ["HEAD:refs/heads/a", "HEAD:refs/heads/deploy/us"];
+    assert!(!world.push(&both, &["fence-token=7", "fence-token=deploy:7"]).ok);
+    let status = world.status();
+    assert_eq!((&status["fences"][0]["mark"], &status["fences"][1]["mark"]), (&0.into(), &7.into()));
+}
+
+#[test]
+fn unguarded_refs_pass_untouched_and_leave_no_trace() {
+    let world = World::new(&any_git());
+    let before = fs::read(world.fence_file("audit.jsonl")).unwrap();
+    world.push(&["HEAD:refs/notes/x"], &[]).assert_landed();
+    world.push(&["HEAD:refs/notes/y"], &["fence-token=nonsense"]).assert_landed();
+    world.push(&["HEAD:refs/changes/1"], &[]).assert_landed();
+    assert_eq!(fs::read(world.fence_file("audit.jsonl")).unwrap(), before);
+    world.configure("fence.refs", "refs/changes/*");
+    world.push(&["HEAD:refs/heads/main"], &[]).assert_landed();
+    world.push(&["HEAD:refs/changes/2"], &[]).assert_refused("FENCE-MISSING");
+}
+
+#[test]
+fn settings_come_from_every_level_of_gits_configuration() {
+    let world = World::new(&any_git());
+    let global = world.path("global");
+    fs::write(&global, "[fence]\n\ttokenless = allow\n").unwrap();
+    let push = |with: &dyn Fn(&mut std::process::Command)| {
+        let commit = world.commit(&format!("{}", fs::metadata(world.fence_file("audit.jsonl")).unwrap().len()));
+        let mut push = world.push_command(&[&format!("+{commit}:refs/heads/main")], &[]);
+        with(&mut push);
+        Pushed::from(push.output().unwrap())
+    };
+    push(&|_| {}).assert_refused("FENCE-MISSING");
+    push(&|push| drop(push.env("GIT_CONFIG_GLOBAL", &global))).assert_landed();
+    push(&|push| drop(push.env_remove("GIT_CONFIG_NOSYSTEM").env("GIT_CONFIG_SYSTEM", &global))).assert_landed();
+    let home = world.path("home/.gitconfig");
+    fs::copy(&global, &home).unwrap();
+    push(&|push| drop(push.env_remove("GIT_CONFIG_GLOBAL"))).assert_landed();
+    fs::remove_file(&home).unwrap();
+
+    // The repository has the last word over the files above it, and includes count.
+    world.configure("fence.tokenless", "refuse");
+    push(&|push| drop(push.env("GIT_CONFIG_GLOBAL", &global))).assert_refused("FENCE-MISSING");
+    world.configure("include.path", global.to_str().unwrap());
+    push(&|_| {}).assert_landed();
+    world.ok(world.git("server.git").args(["config", "--unset", "include.path"]));
+    let branch_only = format!("includeIf.onbranch:main.path={}", global.display());
+    let (key, value) = branch_only.split_once('=').unwrap();
+    world.configure(key, value);
+    push(&|_| {}).assert_landed();
+    world.ok(world.git("server.git").args(["config", "--unset", key]));
+    push(&|_| {}).assert_refused("FENCE-MISSING");
+
+    // `git -c` on the server's side.
+    let receive_pack = "git -c fence.tokenless=allow receive-pack";
+    push(&|push| drop(push.arg(format!("--receive-pack={receive_pack}")))).assert_landed();
+}
+
+#[test]
+fn a_setting_that_does_not_parse_closes_the_gate_and_is_named() {
+    let world = World::new(&any_git());
+    for (key, value) in
+        [("fence.mode", "of"), ("fence.wait", "soon"), ("fence.x.refs", "heads"), ("fence.A/b.refs", "refs/heads/*")]
+    {
+        world.configure(key, value);
+        let pushed = world.push_token("main", "5");
+        pushed.assert_refused("FENCE-BROKEN");
+        assert!(pushed.text.contains("fence.") && pushed.text.contains("git config --show-origin"), "{}", pushed.text);
+        world.ok(world.git("server.git").args(["config", "--unset-all", key]));
+    }
+    // A file of git's own that is broken closes it too.
+    assert_eq!(world.events("push.rejected").len(), 4, "also these are on record");
+    world.push_token("main", "5").assert_landed();
+}

@@ -1,0 +1,287 @@
+//! Damage to the fence's own files: refused with a clear sentence, or put right and on record.
+
+use crate::support::{World, any_git, sh, text};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// A server whose log is long enough to have a checkpoint. The mark is 9.
+fn world_with_checkpoint() -> World {
+    let world = World::new(&any_git());
+    for token in 1..=9 {
+        let refspecs: Vec<String> = (0..60).map(|n| format!("HEAD:refs/heads/many/{token}/{n}")).collect();
+        let refspecs: Vec<&str> = refspecs.iter().map(String::as_str).collect();
+        world.push(&refspecs, &[&format!("fence-token={token}")]).assert_landed();
+    }
+    assert!(world.fence_file("state.json").exists(), "a long log has a checkpoint");
+    world
+}
+
+fn snapshot(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn a_log_that_cannot_be_trusted_refuses_every_push_and_is_left_as_it_is() {
+    let world = world_with_checkpoint();
+    let log = world.fence_file("audit.jsonl");
+    let whole = fs::read(&log).unwrap();
+    let mut garbage_inside = whole.clone();
+    let length = whole.len();
+    garbage_inside[length - 400..length - 300].fill(b'#');
+    let another_version = text(&whole).replacen("\"version\":1", "\"version\":7", 1).into_bytes();
+    let cases: [(&str, Option<Vec<u8>>); 7] = [
+        ("missing though installed", None),
+        ("empty", Some(Vec::new())),
+        ("a line feed", Some(b"\n".to_vec())),
+        ("garbage", Some(vec![0xff; 5000])),
+        ("garbage as long as the log", Some(vec![b'x'; length])),
+        ("shorter than its checkpoint", Some(whole[..1000].to_vec())),
+        ("garbage inside", Some(garbage_inside)),
+    ];
+    for (case, content) in cases {
+        match content {
+            Some(content) => fs::write(&log, content).unwrap(),
+            None => fs::remove_file(&log).unwrap(),
+        }
+        let before = snapshot(&world.server().join("fence"));
+        for token in ["10", "1"] {
+            let pushed = world.push_token("main", token);
+            pushed.assert_refused("FENCE-BROKEN");
+            assert!(pushed.text.contains("audit.jsonl") && pushed.text.contains("git-fence-hook "), "{}", pushed.text);
+        }
+        assert_eq!(world.server_ref("refs/heads/main"), None, "{case}");
+        assert!(!world.verify().status.success(), "{case}");
+        assert!(snapshot(&world.server().join("fence")) == before, "{case}: nothing may be touched");
+        fs::write(&log, &whole).unwrap();
+    }
+    // Without its checkpoint the log is read from the beginning, and its version is seen there.
+    fs::write(&log, another_version).unwrap();
+    let checkpoint = fs::read(world.fence_file("state.json")).unwrap();
+    fs::remove_file(world.fence_file("state.json")).unwrap();
+    let pushed = world.push_token("main", "10");
+    pushed.assert_refused("FENCE-BROKEN");
+    assert!(pushed.text.contains("version 7"), "{}", pushed.text);
+    fs::write(&log, &whole).unwrap();
+    fs::write(world.fence_file("state.json"), checkpoint).unwrap();
+    world.push_token("main", "10").assert_landed();
+    world.assert_log_is_whole();
+}
+
+#[test]
+fn a_damaged_checkpoint_is_made_again_from_the_log_and_that_is_on_record() {
+    let world = world_with_checkpoint();
+    let checkpoint = world.fence_file("state.json");
+    let good = fs::read(&checkpoint).unwrap();
+    let mut token = 9;
+    for bad in [&b""[..], b"{}", b"\xff\xfe", &good[..good.len() / 2]] {
+        fs::write(&checkpoint, bad).unwrap();
+        assert_eq!(world.mark(), token, "status reads the log itself");
+        world.push_token("main", "6").assert_refused("FENCE-STALE");
+        token += 1;
+        world.push_token("main", &token.to_string()).assert_landed();
+        assert_eq!(world.mark(), token);
+        let newest = fs::read(&checkpoint).unwrap();
+        assert!(serde_json::from_slice::<serde_json::Value>(&newest).unwrap()["head"]["seq"].is_u64());
+    }
+    assert_eq!(world.events("log.recovered").len(), 4);
+    world.assert_log_is_whole();
+
+    fs::write(&checkpoint, br#"{"version":9}"#).unwrap();
+    let pushed = world.push_token("main", "99");
+    pushed.assert_refused("FENCE-BROKEN");
+    assert!(pushed.text.contains("state.json") && pushed.text.contains("version 9"), "{}", pushed.text);
+    assert_eq!(fs::read(&checkpoint).unwrap(), br#"{"version":9}"#);
+}
+
+#[test]
+fn a_torn_last_line_is_set_aside_and_that_is_on_record() {
+    let world = World::new(&any_git());
+    world.push_token("main", "5").assert_landed();
+    let log = world.fence_file("audit.jsonl");
+    let mut content = fs::read(&log).unwrap();
+    let end = content.len();
+    content.extend(b"{\"seq\":4,\"time\":\"2026");
+    fs::write(&log, &content).unwrap();
+    assert!(text(&world.verify().stderr).contains("torn"));
+    assert_eq!(world.mark(), 5);
+    world.push_token("main", "6").assert_landed();
+    assert_eq!(fs::read(world.fence_file(&format!("torn-{end}"))).unwrap(), b"{\"seq\":4,\"time\":\"2026");
+    let recovered = &world.events("log.recovered")[0];
+    assert!(recovered["reason"].as_str().unwrap().contains("21 bytes"), "{recovered}");
+    assert_eq!(world.mark(), 6);
+    world.assert_log_is_whole();
+}
+
+#[test]
+fn a_mutex_that_is_deleted_or_garbage_is_made_anew() {
+    let world = World::new(&any_git());
+    let mutex = world.fence_file("mutex");
+    world.push_token("main", "5").assert_landed();
+    fs::remove_file(&mutex).unwrap();
+    world.push_token("main", "5").assert_refused("FENCE-STALE");
+    world.push_token("main", "6").assert_landed();
+    fs::write(&mutex, [0xff; 2000]).unwrap();
+    world.push_token("main", "7").assert_landed();
+    assert_eq!(world.mark(), 7);
+    world.assert_log_is_whole();
+}
+
+#[test]
+fn a_lost_list_of_refs_refuses_rather_than_guesses() {
+    let world = World::new(&any_git());
+    world.configure("fence.wait", "10m");
+    world.write_hook("update", "kill -KILL $PPID");
+    let refspecs: Vec<String> = (0..200).map(|n| format!("HEAD:refs/heads/many/{n}")).collect();
+    let refspecs: Vec<&str> = refspecs.iter().map(String::as_str).collect();
+    assert!(!world.push(&refspecs, &["fence-token=5"]).ok);
+    fs::remove_file(world.hook("update")).unwrap();
+    let push = world.events("push.accepted")[0]["push"].as_u64().unwrap();
+    let plan = world.fence_file(&format!("plan-{push}.jsonl"));
+    let kept = fs::read(&plan).unwrap();
+    assert_eq!(kept.iter().filter(|b| **b == b'\n').count(), 200);
+    for damage in [None, Some(&kept[..kept.len() - 1])] {
+        fs::remove_file(&plan).unwrap();
+        if let Some(bytes) = damage {
+            fs::write(&plan, bytes).unwrap();
+        }
+        let pushed = world.push_token("main", "6");
+        pushed.assert_refused("FENCE-BROKEN");
+        assert!(pushed.text.contains(&format!("plan-{push}.jsonl")), "{}", pushed.text);
+        fs::write(&plan, &kept).unwrap();
+    }
+    world.push_token("main", "5").assert_landed();
+    assert!(!plan.exists(), "what is settled needs no list");
+}
+
+/// Copies the program to where everybody can run it, and gives the words that run it as nobody.
+fn as_nobody(world: &World) -> String {
+    let program = world.path("gate-for-all");
+    fs::copy(env!("CARGO_BIN_EXE_git-fence-hook"), &program).unwrap();
+    fs::set_permissions(world.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    let is_root = text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0";
+    let drop = if is_root { "setpriv --reuid 65534 --regid 65534 --clear-groups " } else { "" };
+    format!("{drop}{}", sh(program))
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_refuses() {
+    let world = World::new(&any_git());
+    world.push_token("main", "5").assert_landed();
+    let gate = as_nobody(&world);
+    world.write_hook("pre-receive", &format!("exec {gate} pre-receive"));
+    let dir = world.server().join("fence");
+    let mode = |file: &str, mode: u32| fs::set_permissions(dir.join(file), fs::Permissions::from_mode(mode)).unwrap();
+    for (file, bits) in [("mutex", 0o444), ("audit.jsonl", 0o444), ("audit.jsonl", 0o000), (".", 0o000)] {
+        for (file, bits) in [(".", 0o777), ("mutex", 0o666), ("audit.jsonl", 0o666), (file, bits)] {
+            mode(file, bits);
+        }
+        let pushed = world.push_token("main", "6");
+        pushed.assert_refused("FENCE-BROKEN");
+        assert!(pushed.text.contains("fence/"), "names the file: {}", pushed.text);
+    }
+    for (file, bits) in [(".", 0o777), ("mutex", 0o666), ("audit.jsonl", 0o666)] {
+        mode(file, bits);
+    }
+    world.push_token("main", "6").assert_landed();
+    world.assert_log_is_whole();
+}
+
+#[test]
+fn a_file_size_limit_refuses_and_leaves_the_log_whole() {
+    let world = World::new(&any_git());
+    // The limit is in blocks of 512 bytes, and the log grows into it.
+    let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
+    world.write_hook("pre-receive", &format!("ulimit -f 8\nexec {gate} pre-receive"));
+    let mut token = 0;
+    let refused = loop {
+        token += 1;
+        let pushed = world.push_token("main", &token.to_string());
+        if !pushed.ok {
+            break pushed;
+        }
+        assert!(token < 100, "the limit is never reached");
+    };
+    refused.assert_refused("FENCE-BROKEN");
+    assert!(refused.text.contains("audit.jsonl"), "{}", refused.text);
+    assert_eq!(world.mark(), token - 1);
+    world.assert_log_is_whole();
+    world.write_hook("pre-receive", &format!("exec {gate} pre-receive"));
+    world.push_token("main", &token.to_string()).assert_landed();
+    world.assert_log_is_whole();
+}
+
+#[test]
+fn a_full_disk_refuses_and_leaves_the_log_whole() {
+    let world = World::new(&any_git());
+    let dir = world.server().join("fence");
+    let saved = snapshot(&dir);
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&dir).output().unwrap();
+    if !mounted.status.success() {
+        println!("not run: only root may mount a small file system ({})", text(&mounted.stderr).trim());
+        return;
+    }
+    struct Mounted(PathBuf);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+        }
+    }
+    let _mounted = Mounted(dir.clone());
+    for (path, content) in saved {
+        fs::write(path, content).unwrap();
+    }
+    world.push_token("main", "1").assert_landed();
+    let filler = dir.join("filler");
+    let _ = fs::write(&filler, vec![0; 1 << 20]);
+    let mut token = 1;
+    let refused = loop {
+        token += 1;
+        let pushed = world.push_token("main", &token.to_string());
+        if !pushed.ok {
+            break pushed;
+        }
+        assert!(token < 100, "the disk is never full");
+    };
+    refused.assert_refused("FENCE-BROKEN");
+    assert!(refused.text.contains("audit.jsonl"), "{}", refused.text);
+    assert_eq!(world.mark(), token - 1);
+    world.assert_log_is_whole();
+    fs::remove_file(filler).unwrap();
+    world.push_token("main", &token.to_string()).assert_landed();
+    world.assert_log_is_whole();
+}
+
+#[test]
+fn a_repository_without_a_log_is_closed_unless_it_may_begin_one() {
+    let world = World::new(&any_git());
+    fs::remove_dir_all(world.server().join("fence")).unwrap();
+    let pushed = world.push_token("main", "5");
+    pushed.assert_refused("FENCE-BROKEN");
+    assert!(pushed.text.contains("git-fence-hook install"), "{}", pushed.text);
+    world.configure("fence.init", "auto");
+    world.push_token("main", "5").assert_landed();
+    assert_eq!(world.mark(), 5);
+    // A log that was lost is not one that was never begun.
+    let world = world_with_checkpoint();
+    world.configure("fence.init", "auto");
+    fs::remove_file(world.fence_file("audit.jsonl")).unwrap();
+    world.push_token("main", "1").assert_refused("FENCE-BROKEN");
+}
+
+#[test]
+fn files_keep_the_permissions_and_owner_of_the_directory() {
+    let world = World::bare(&any_git(), &["--shared=group"]);
+    world.ok(world.hook_program().arg("install").arg(world.server()));
+    world.push_token("main", "5").assert_landed();
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(world.server().join("fence")), mode(world.server()));
+    for file in ["audit.jsonl", "mutex"] {
+        assert_eq!(mode(world.fence_file(file)), mode(world.server()) & 0o666, "{file}");
+    }
+}

@@ -229,16 +229,16 @@ fn settings_come_from_every_level_of_gits_configuration() {
         Pushed::from(push.output().unwrap())
     };
     push(&|_| {}).assert_refused("FENCE-MISSING");
-    push(&|push| drop(push.env("GIT_CONFIG_GLOBAL", &global))).assert_landed();
-    push(&|push| drop(push.env_remove("GIT_CONFIG_NOSYSTEM").env("GIT_CONFIG_SYSTEM", &global))).assert_landed();
+    push(&|push| _ = push.env("GIT_CONFIG_GLOBAL", &global)).assert_landed();
+    push(&|push| _ = push.env_remove("GIT_CONFIG_NOSYSTEM").env("GIT_CONFIG_SYSTEM", &global)).assert_landed();
     let home = world.path("home/.gitconfig");
     fs::copy(&global, &home).unwrap();
-    push(&|push| drop(push.env_remove("GIT_CONFIG_GLOBAL"))).assert_landed();
+    push(&|push| _ = push.env_remove("GIT_CONFIG_GLOBAL")).assert_landed();
     fs::remove_file(&home).unwrap();
 
     // The repository has the last word over the files above it, and includes count.
     world.configure("fence.tokenless", "refuse");
-    push(&|push| drop(push.env("GIT_CONFIG_GLOBAL", &global))).assert_refused("FENCE-MISSING");
+    push(&|push| _ = push.env("GIT_CONFIG_GLOBAL", &global)).assert_refused("FENCE-MISSING");
     world.configure("include.path", global.to_str().unwrap());
     push(&|_| {}).assert_landed();
     world.ok(world.git("server.git").args(["config", "--unset", "include.path"]));
@@ -251,7 +251,7 @@ fn settings_come_from_every_level_of_gits_configuration() {
 
     // `git -c` on the server's side.
     let receive_pack = "git -c fence.tokenless=allow receive-pack";
-    push(&|push| drop(push.arg(format!("--receive-pack={receive_pack}")))).assert_landed();
+    push(&|push| _ = push.arg(format!("--receive-pack={receive_pack}"))).assert_landed();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Kinds of repositories, and ways to reach them.
 
-use crate::support::{Pushed, World, any_git, gits, wait_until, write_script};
+use crate::support::{Pushed, World, any_git, fixture, gits, wait_until, write_script};
 use std::{
     fs,
     net::TcpListener,
@@ -261,16 +261,17 @@ fn the_receive_pack_is_found_behind_http() {
 
 /// Python's web server with `git http-backend` behind it.
 fn http_server(world: &World) -> (Server, String) {
-    let script = world.path("http.py");
-    fs::copy(crate::support::fixture("http-backend.py"), &script).unwrap();
     let port_file = world.path("port");
     let mut python = Command::new("python3");
     world.hermetic(&mut python);
-    python.arg(&script).arg(world.path(".")).arg(&port_file).env_remove("GL_USERNAME");
     // A python that a version manager put there looks for itself in the real home.
-    python.env("HOME", std::env::var_os("HOME").unwrap());
-    let server = Server(python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    wait_until("the web server listens", || port_file.exists());
+    python.env("HOME", std::env::var_os("HOME").unwrap()).env_remove("GL_USERNAME");
+    python.arg(fixture("http-backend.py")).arg(world.path(".")).arg(&port_file);
+    let mut server = Server(python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_until("the web server listens", || {
+        assert!(server.0.try_wait().unwrap().is_none(), "the web server has ended");
+        port_file.exists()
+    });
     let port = fs::read_to_string(port_file).unwrap();
     (server, format!("http://127.0.0.1:{port}/server.git"))
 }

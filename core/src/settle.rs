@@ -102,7 +102,7 @@ mod tests {
         let deploy = FenceName::parse(b"deploy").unwrap();
         let mut flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/d", "a", "b")]);
         flight.plan.refs[1].fence = deploy.clone();
-        flight.stakes.push(crate::Stake { fence: deploy.clone(), ..flight.stakes[0].clone() });
+        flight.stakes.push(Stake { fence: deploy.clone(), ..flight.stakes[0].clone() });
         assert_eq!(settle(&flight, &flight.plan.refs, &values("ab")).spent, [deploy]);
         assert_eq!(settle(&flight, &flight.plan.refs, &values("ba")).spent, [FenceName::repo()]);
     }

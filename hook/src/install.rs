@@ -124,7 +124,8 @@ fn configure(git_dir: &Path, key: &str, value: &str) -> Result<(), Failure> {
 
 fn git(git_dir: &Path, args: &[&str]) -> Result<Vec<u8>, Failure> {
     let failed = |why: String| Failure::Git { doing: args.join(" "), why };
-    let ran = Command::new("git").arg("--git-dir").arg(git_dir).args(args).output();
+    // In the directory where receive-pack runs hooks: a relative core.hooksPath counts from there.
+    let ran = Command::new("git").arg("--git-dir=.").args(args).current_dir(git_dir).output();
     let ran = ran.map_err(|e| failed(e.to_string()))?;
     if !ran.status.success() {
         return Err(failed(git_fence_core::text::one_line(&ran.stderr, 200)));

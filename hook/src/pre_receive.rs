@@ -9,6 +9,7 @@ use crate::{
     record::Record,
     repository::{OpenError, Repository},
     settings,
+    store::Durability,
     surroundings::Environment,
     trailers::{self, Stamps},
     voice::{self, Refusal},
@@ -20,7 +21,7 @@ use std::{
     io::{self, Read},
     path::PathBuf,
     process::ExitCode,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Runs as `pre-receive`: exit code 0 lets the push through.
@@ -41,62 +42,68 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
     let here = process::here().map_err(|e| no_place(&e))?;
     let input = read_push();
     let push = input.as_ref().map_or_else(|_| Push::default(), Clone::clone);
-    let record = |rules: &[&Rules]| Record {
+    let mut record = Record {
         dir: FenceDir::at(repository.fence_dir()),
         here: &here,
         who: environment.who(),
-        patience: Patience::of(shortest_wait(rules), start),
+        patience: Patience::of(Rules::for_repo().wait, start),
         push: &push,
     };
-    let settings = match settings::read(&repository.config) {
-        Ok(settings) => settings,
-        Err(e) => return Err(record(&[]).refuse_unread(bad_setting(&e), None)),
-    };
+    let settings = settings::read(&repository.config).map_err(|e| record.refuse_unread(bad_setting(&e), None))?;
     if settings.fences.iter().all(|rules| rules.mode == Mode::Off) {
-        note_that_it_is_off(&record(&[]), &settings);
+        record.patience = Patience::of(Duration::ZERO, start);
+        note_that_it_is_off(&record, &settings);
         return Ok(());
     }
+    record.patience = Patience::of(shortest_wait(settings.fences.iter()), start);
     let guarded = match look_at_push(input, environment, &settings, &repository) {
         Ok(guarded) if guarded.refs.is_empty() => return Ok(()),
         Ok(guarded) => guarded,
-        Err(reject) if settings.enforces() => return Err(record(&[]).refuse_unread(reject, Some(&settings))),
-        Err(reject) => return Ok(voice::overruled(&reject.into())),
+        Err(reject) if settings.enforces() => return Err(record.refuse_unread(reject, Some(&settings))),
+        Err(reject) => return overrule(&reject.into()),
     };
+    record.patience = Patience::of(shortest_wait(guarded.fences(&settings).into_iter()), start);
+    let enforced = guarded.fences(&settings).iter().any(|rules| rules.mode == Mode::Enforce);
+    match bring_to_gate(guarded, enforced, record, environment, &settings, &repository) {
+        Err(refusal) if !enforced => overrule(&refusal),
+        verdict => verdict,
+    }
+}
 
-    let fences = guarded.fences(&settings);
-    let enforced = fences.iter().any(|rules| rules.mode == Mode::Enforce);
-    let mut record = record(&fences);
-    let tokens = read_tokens(&guarded, &repository, environment, &settings, &record.who.pusher);
+/// Reads the tokens, finds the receive-pack, and goes through the gate with both. Where no fence
+/// enforces, what is wrong with the push is carried along and not held against it.
+fn bring_to_gate(
+    guarded: Guarded,
+    enforced: bool,
+    mut record: Record<'_>,
+    environment: &Environment,
+    settings: &Settings,
+    repository: &Repository,
+) -> Result<(), Refusal> {
+    let tokens = read_tokens(&guarded, repository, environment, settings, &record.who.pusher);
     let (offer, source, no_tokens) = match tokens {
         Ok((offer, source)) => (offer, source, None),
         Err(reject) => (Offer::default(), Source::None, Some(reject)),
     };
     record.who.owner = offer.owner.clone();
-    let (receive_packs, unseen) = find_receive_packs(&settings);
+    let (receive_packs, unseen) = find_receive_packs(settings);
     let flaw = guarded.flaw.clone().or(no_tokens).or(unseen);
     if let Some(reject) = flaw.clone().filter(|_| enforced) {
-        return Err(record.refuse_unread(reject, Some(&settings)));
+        return Err(record.refuse_unread(reject, Some(settings)));
     }
-    let claims = fences.iter().map(|rules| Claim {
+    let claims = guarded.fences(settings).into_iter().map(|rules| Claim {
         rules,
         token: offer.token(&rules.fence),
         exempt: rules.exempts(&record.who.pusher),
     });
     let claims = claims.collect();
-    let gate = Gate {
-        record: &record,
-        repository: &repository,
-        settings: &settings,
-        guarded,
-        claims,
-        source,
-        flaw,
-        receive_packs,
-    };
-    match gate.pass() {
-        Err(refusal) if !enforced => Ok(voice::overruled(&refusal)),
-        verdict => verdict,
-    }
+    Gate { record: &record, repository, settings, guarded, claims, source, flaw, receive_packs }.pass()
+}
+
+/// Nothing is refused where nothing enforces, but it is said what would have been.
+fn overrule(refusal: &Refusal) -> Result<(), Refusal> {
+    voice::overruled(refusal);
+    Ok(())
 }
 
 fn read_push() -> Result<Push, PushError> {
@@ -163,16 +170,17 @@ fn find_receive_packs(settings: &Settings) -> (Vec<ReceivePack>, Option<Reject>)
 
 /// A gate that was switched off says so once in the log. It refuses nothing, so it waits for nothing.
 fn note_that_it_is_off(record: &Record<'_>, settings: &Settings) {
-    if !record.dir.is_blank() {
-        if let Ok(store) = record.open(settings) {
-            let _ = store.commit(crate::store::Durability::Lazy);
-        }
+    if record.dir.is_blank() {
+        return;
+    }
+    if let Ok(store) = record.open(settings) {
+        let _ = store.commit(Durability::Lazy);
     }
 }
 
 /// How long the push may wait in all: no longer than any of its fences allows.
-fn shortest_wait(fences: &[&Rules]) -> std::time::Duration {
-    fences.iter().map(|rules| rules.wait).min().unwrap_or_default()
+fn shortest_wait<'a>(fences: impl Iterator<Item = &'a Rules>) -> Duration {
+    fences.map(|rules| rules.wait).min().unwrap_or_default()
 }
 
 fn cannot_open(error: &OpenError) -> Reject {

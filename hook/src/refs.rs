@@ -67,7 +67,7 @@ impl Repository {
             names.into_iter().map(|name| Resolved { names: vec![name.clone()], value: None }).collect();
         let mut open: Vec<usize> = (0..resolved.len()).collect();
         for _ in 0..=DEEPEST {
-            let asked: Vec<RefName> = open.iter().map(|at| resolved[*at].names.last().cloned()).flatten().collect();
+            let asked: Vec<RefName> = open.iter().filter_map(|at| resolved[*at].names.last().cloned()).collect();
             let targets = match self.ref_storage {
                 RefStorage::Files => self.look_up_in_files(&asked)?,
                 RefStorage::Reftable => self.look_up_through_git(&asked)?,
@@ -93,13 +93,13 @@ impl Repository {
     }
 
     fn look_up_in_files(&self, names: &[RefName]) -> Result<Vec<Option<Found>>, RefError> {
-        let names = names.iter().map(|name| full_name(name)).collect::<Result<Vec<_>, _>>()?;
+        let names = names.iter().map(full_name).collect::<Result<Vec<_>, _>>()?;
         let mut found = names.iter().map(|name| self.look_up_loose(name)).collect::<Result<Vec<_>, _>>()?;
-        if found.iter().any(Option::is_none) {
-            if let Some(packed) = self.open_packed_refs()? {
-                for (found, name) in found.iter_mut().zip(&names).filter(|(found, _)| found.is_none()) {
-                    *found = self.look_up_packed(&packed, name)?;
-                }
+        let is_missing = |found: &Option<Found>| found.is_none();
+        let packed = if found.iter().any(is_missing) { self.open_packed_refs()? } else { None };
+        if let Some(packed) = packed {
+            for (found, name) in found.iter_mut().zip(&names).filter(|(found, _)| is_missing(found)) {
+                *found = self.look_up_packed(&packed, name)?;
             }
         }
         Ok(found)

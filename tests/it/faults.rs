@@ -197,7 +197,7 @@ fn a_hook_that_no_receive_pack_has_started_refuses_unless_told_otherwise() {
         let mut hook = world.hook_program();
         hook.arg("pre-receive").current_dir(world.server()).env("GIT_DIR", ".");
         hook.env("GIT_PUSH_OPTION_COUNT", "1").env("GIT_PUSH_OPTION_0", format!("fence-token={token}"));
-        Pushed::from(hook.stdin(std::fs::File::open(&input).unwrap()).output().unwrap())
+        Pushed::from(&hook.stdin(std::fs::File::open(&input).unwrap()).output().unwrap())
     };
     run("5").assert_refused("FENCE-UNSEEN");
     // The bounded form: nobody can see when it is over, so it is over when the refs say so or

@@ -52,7 +52,7 @@ fn names_that_are_not_text_are_guarded_byte_for_byte() {
     let mut refspec = b"HEAD:refs/heads/caf\xe9".to_vec();
     let push = |refspec: &[u8], options: &[&str]| {
         let mut command = world.push_command(&[], options);
-        Pushed::from(command.arg(OsStr::from_bytes(refspec)).output().unwrap())
+        Pushed::from(&command.arg(OsStr::from_bytes(refspec)).output().unwrap())
     };
     push(&refspec, &[]).assert_refused("FENCE-MISSING");
     push(&refspec, &["fence-token=5"]).assert_landed();
@@ -86,7 +86,7 @@ fn truncated_input_is_refused() {
         fs::write(&input, &(line.clone() + &line)[..cut]).unwrap();
         let mut hook = world.hook_program();
         hook.arg("pre-receive").current_dir(world.server()).env("GIT_DIR", ".");
-        let ran = Pushed::from(hook.stdin(fs::File::open(&input).unwrap()).output().unwrap());
+        let ran = Pushed::from(&hook.stdin(fs::File::open(&input).unwrap()).output().unwrap());
         ran.assert_refused("FENCE-MALFORMED");
     }
     assert_eq!(world.events("push.rejected").len(), 6);
@@ -102,7 +102,7 @@ fn a_hundred_thousand_refs_are_one_push_and_one_line() {
     }
     fs::write(world.path("work/.git/packed-refs"), packed).unwrap();
     let mut push = world.push_command(&["refs/many/*:refs/heads/many/*"], &["fence-token=5"]);
-    Pushed::from(push.args(["--atomic", "-q"]).output().unwrap()).assert_landed();
+    Pushed::from(&push.args(["--atomic", "-q"]).output().unwrap()).assert_landed();
     assert_eq!(world.mark(), 5);
     let accepted = world.events("push.accepted").pop().unwrap();
     assert_eq!(accepted["count"], 100_000);

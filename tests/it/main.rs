@@ -1,7 +1,8 @@
 //! Whole journeys: real git, real repositories, real processes. Each test says what must hold,
 //! and looks at the transcript, the refs and the log.
-#![allow(clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
+mod commands;
 mod faults;
 mod hostile;
 mod modes;

@@ -91,7 +91,7 @@ fn exempt_pushers_need_no_token_but_a_stale_one_is_still_refused() {
     let push_as = |pusher: &str, options: &[&str]| {
         let commit = world.commit(&format!("{pusher} {options:?} {}", world.audit().len()));
         let mut push = world.push_command(&[&format!("+{commit}:refs/heads/main")], options);
-        Pushed::from(push.env("GL_USERNAME", pusher).output().unwrap())
+        Pushed::from(&push.env("GL_USERNAME", pusher).output().unwrap())
     };
     push_as("anna", &[]).assert_refused("FENCE-MISSING");
     world.configure("fence.exempt", "anna");
@@ -226,7 +226,7 @@ fn settings_come_from_every_level_of_gits_configuration() {
         let commit = world.commit(&format!("{}", fs::metadata(world.fence_file("audit.jsonl")).unwrap().len()));
         let mut push = world.push_command(&[&format!("+{commit}:refs/heads/main")], &[]);
         with(&mut push);
-        Pushed::from(push.output().unwrap())
+        Pushed::from(&push.output().unwrap())
     };
     push(&|_| {}).assert_refused("FENCE-MISSING");
     push(&|push| _ = push.env("GIT_CONFIG_GLOBAL", &global)).assert_landed();

@@ -102,7 +102,7 @@ fn a_namespace_is_refused() {
     let world = World::new(&any_git());
     let mut push = world.push_command(&["HEAD:refs/heads/main"], &["fence-token=5"]);
     let pushed = push.arg("--receive-pack=git --namespace=ns receive-pack").output().unwrap();
-    Pushed::from(pushed).assert_refused("FENCE-MALFORMED");
+    Pushed::from(&pushed).assert_refused("FENCE-MALFORMED");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn all_worktrees_of_a_repository_share_one_fence() {
             let refspec = format!("HEAD:refs/heads/{branch}");
             let mut push = world.git("work");
             push.args(["push", &format!("../{to}"), &refspec, "-o", &format!("fence-token={token}")]);
-            Pushed::from(push.output().unwrap())
+            Pushed::from(&push.output().unwrap())
         };
         push("shared", "a", 5).assert_landed();
         push("linked", "b", 5).assert_refused("FENCE-STALE");
@@ -170,7 +170,7 @@ fn push_to(world: &World, url: &str, branch: &str, token: &str) -> Pushed {
     let commit = world.commit(&format!("{url} {branch} {token}"));
     let mut push = world.git("work");
     push.args(["push", url, &format!("{commit}:refs/heads/{branch}"), "-o", &format!("fence-token={token}")]);
-    Pushed::from(push.output().unwrap())
+    Pushed::from(&push.output().unwrap())
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn the_receive_pack_is_found_behind_ssh_with_a_login_shell_or_git_shell() {
                     "-o",
                     &format!("fence-token={token}"),
                 ]);
-                Pushed::from(push.output().unwrap())
+                Pushed::from(&push.output().unwrap())
             };
             push("5", "a").assert_landed();
             push("5", "b").assert_refused("FENCE-STALE");
@@ -249,7 +249,7 @@ fn the_receive_pack_is_found_behind_http() {
         let push = |token: &str, branch: &str| {
             let mut push = world.git("work");
             push.args(["push", &url, &format!("{commit}:refs/heads/{branch}"), "-o", &format!("fence-token={token}")]);
-            Pushed::from(push.output().unwrap())
+            Pushed::from(&push.output().unwrap())
         };
         push("5", "a").assert_landed();
         push("5", "b").assert_refused("FENCE-STALE");
@@ -284,7 +284,7 @@ fn a_path_with_spaces_and_quotes_is_a_path_like_any_other() {
     let refspec = "HEAD:refs/heads/main";
     let mut push = world.git("work");
     push.arg("push").arg(&odd).args([refspec, "-o", "fence-token=5"]);
-    Pushed::from(push.output().unwrap()).assert_landed();
+    Pushed::from(&push.output().unwrap()).assert_landed();
     let status = world.ok(world.hook_program().args(["status", "--json"]).arg(&odd));
     assert!(status.contains("\"mark\":5"), "{status}");
 }

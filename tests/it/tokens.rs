@@ -169,7 +169,7 @@ fn stray_options_of_whoever_started_the_server_are_not_read() {
     let world = World::new(&any_git());
     let mut push = world.push_command(&["HEAD:refs/heads/main"], &[]);
     let pushed = push.env("GIT_PUSH_OPTION_0", "fence-token=9").output().unwrap();
-    crate::support::Pushed::from(pushed).assert_refused("FENCE-MISSING");
+    crate::support::Pushed::from(&pushed).assert_refused("FENCE-MISSING");
 }
 
 #[test]

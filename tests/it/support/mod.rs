@@ -233,7 +233,7 @@ impl World {
     }
 
     pub(crate) fn push(&self, refspecs: &[&str], options: &[&str]) -> Pushed {
-        Pushed::from(self.push_command(refspecs, options).output().unwrap())
+        Pushed::from(&self.push_command(refspecs, options).output().unwrap())
     }
 
     /// `git push` of a commit that nobody has seen before to `branch`, with `token`.
@@ -245,7 +245,7 @@ impl World {
     }
 
     pub(crate) fn push_token(&self, branch: &str, token: &str) -> Pushed {
-        Pushed::from(self.push_token_command(branch, token).output().unwrap())
+        Pushed::from(&self.push_token_command(branch, token).output().unwrap())
     }
 
     /// Starts such a push and leaves it running.
@@ -308,7 +308,7 @@ pub(crate) struct Pushed {
 }
 
 impl Pushed {
-    pub(crate) fn from(output: Output) -> Pushed {
+    pub(crate) fn from(output: &Output) -> Pushed {
         let said = text(&output.stderr);
         let from_remote = |line: &'_ str| line.strip_prefix("remote: ").map(|line| line.trim_end().to_owned());
         let lines: Vec<String> =
@@ -375,7 +375,7 @@ impl Running {
     pub(crate) fn wait(mut self) -> Pushed {
         let status = self.child.take().unwrap().wait().unwrap();
         self.listener.take().unwrap().join().unwrap();
-        Pushed::from(Output { status, stdout: Vec::new(), stderr: self.said.lock().unwrap().clone() })
+        Pushed::from(&Output { status, stdout: Vec::new(), stderr: self.said.lock().unwrap().clone() })
     }
 }
 

@@ -1,0 +1,157 @@
+//! What people run: install, status, audit.
+
+use crate::support::{World, any_git, gits, story, text};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::Stdio,
+};
+
+fn tree(dir: &Path) -> Vec<(String, u32, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = fs::symlink_metadata(&path).unwrap();
+            if kind.is_dir() {
+                open.push(path);
+            } else {
+                found.push((
+                    path.display().to_string(),
+                    kind.permissions().mode(),
+                    fs::read(&path).unwrap_or_default(),
+                ));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn installing_twice_changes_nothing_the_second_time() {
+    for git in gits() {
+        let world = World::bare(&git, &[]);
+        let first = world.ok(world.hook_program().arg("install").arg(world.server()));
+        assert_eq!(first.matches("done").count(), 3, "{first}");
+        assert_eq!(world.ok(world.git("server.git").args(["config", "receive.advertisePushOptions"])), "true");
+        world.push_token("main", "5").assert_landed();
+        let before = tree(&world.server());
+        let second = world.ok(world.hook_program().arg("install").arg(world.server()));
+        assert_eq!(second.matches("already there").count(), 3, "{second}");
+        assert!(tree(&world.server()) == before);
+        assert_eq!(world.mark(), 5);
+    }
+}
+
+#[test]
+fn another_hook_is_never_overwritten() {
+    let world = World::bare(&any_git(), &[]);
+    let before = tree(&world.server());
+    let hook = world.hook("pre-receive");
+    let refused = |why: &str| {
+        let ran = world.hook_program().arg("install").arg(world.server()).output().unwrap();
+        assert!(!ran.status.success(), "{why}");
+        assert!(text(&ran.stderr).contains("another pre-receive hook"), "{}", text(&ran.stderr));
+    };
+    world.write_hook("pre-receive", "exit 0");
+    refused("a script");
+    fs::remove_file(&hook).unwrap();
+    symlink("/bin/true", &hook).unwrap();
+    refused("a link");
+    fs::remove_file(&hook).unwrap();
+    fs::create_dir(&hook).unwrap();
+    refused("a directory");
+    fs::remove_dir(&hook).unwrap();
+    assert!(tree(&world.server()) == before, "nothing half-installed");
+}
+
+#[test]
+fn the_hook_goes_where_git_looks_for_it() {
+    for git in gits() {
+        let world = World::bare(&git, &[]);
+        world.configure("core.hooksPath", "my-hooks");
+        world.ok(world.hook_program().arg("install").arg(world.server()));
+        assert!(world.server().join("my-hooks/pre-receive").exists());
+        world.push(&["HEAD:refs/heads/main"], &[]).assert_refused("FENCE-MISSING");
+        world.push_token("main", "1").assert_landed();
+    }
+}
+
+#[test]
+fn commands_outside_of_a_repository_say_so() {
+    let world = World::bare(&any_git(), &[]);
+    for command in [&["install"][..], &["status"], &["audit"], &["audit", "verify"]] {
+        for dir in ["home", "no/such/place"] {
+            let ran = world.hook_program().args(command).arg(world.path(dir)).output().unwrap();
+            assert_eq!(ran.status.code(), Some(1), "{command:?}");
+            let said = text(&ran.stderr);
+            assert!(said.contains("is not a git repository") && said.contains("hint: "), "{said}");
+        }
+    }
+    let ran = world.hook_program().arg("status").arg(world.server()).output().unwrap();
+    assert!(text(&ran.stderr).contains("git-fence-hook install"), "{}", text(&ran.stderr));
+    assert_eq!(world.hook_program().arg("frobnicate").output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn status_shows_marks_and_the_push_in_flight_and_changes_nothing() {
+    let world = World::new(&any_git());
+    world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+    world.push_token("main", "5").assert_landed();
+    world.stall_update_of("t6");
+    let six = world.start_push("t6", "6");
+    let pid = world.pid_in("stalled");
+    let before = tree(&world.server().join("fence"));
+    let status = world.status();
+    let flight = &status["fences"][1]["in_flight"][0];
+    assert_eq!((&flight["token"], &flight["pusher"], &flight["form"]), (&6.into(), &"tester".into(), &"full".into()));
+    assert_eq!(flight["receive_pack"]["pid"], pid);
+    let shown = world.ok(world.hook_program().arg("status").arg(world.server()));
+    let shown = shown.replace(&world.server().display().to_string(), "<server>").replace(&pid.to_string(), "<pid>");
+    let since = flight["since"].as_str().unwrap();
+    insta::assert_snapshot!(shown.replace(since, "<time>"));
+    assert!(tree(&world.server().join("fence")) == before);
+    world.go();
+    six.wait().assert_landed();
+    assert_eq!(world.mark(), 6, "known before anybody has settled it");
+    assert!(world.events("push.settled").iter().all(|line| line["token"] != 6), "which the next push will do");
+}
+
+#[test]
+fn audit_is_a_table_for_people_and_lines_of_json_for_programs() {
+    let world = World::new(&any_git());
+    story::listen(&world);
+    world.push_token("main", "5").assert_landed();
+    world.push_token("main", "4").assert_refused("FENCE-STALE");
+    world.push_token("main", "6").assert_landed();
+    let table = world.ok(world.hook_program().arg("audit").arg(world.server()));
+    let without_times: Vec<String> =
+        table.lines().map(|line| format!("{}<time>{}", &line[..8], &line[8 + 24..])).collect();
+    let user = world.audit()[0]["pusher"].as_str().unwrap().to_owned();
+    insta::assert_snapshot!(without_times.join("\n").replacen(&user, "<user>", 1));
+    let raw = fs::read_to_string(world.fence_file("audit.jsonl")).unwrap();
+    assert_eq!(world.ok(world.hook_program().args(["audit", "--json"]).arg(world.server())), raw.trim_end());
+    for (at, line) in world.audit().iter().enumerate() {
+        assert_eq!(line["seq"], at as u64 + 1);
+    }
+}
+
+#[test]
+fn output_into_a_closed_pipe_is_no_failure() {
+    let world = World::new(&any_git());
+    for token in 1..=3 {
+        world.push_token("main", &token.to_string()).assert_landed();
+    }
+    for command in [&["audit"][..], &["audit", "--json"], &["status"], &["audit", "verify"]] {
+        let mut program = world.hook_program();
+        let mut child =
+            program.args(command).arg(world.server()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{command:?}: {}", text(&ended.stderr));
+        assert_eq!(text(&ended.stderr), "");
+    }
+}

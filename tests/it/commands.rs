@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 fn tree(dir: &Path) -> Vec<(String, u32, Vec<u8>)> {
@@ -136,6 +136,24 @@ fn audit_is_a_table_for_people_and_lines_of_json_for_programs() {
     assert_eq!(world.ok(world.hook_program().args(["audit", "--json"]).arg(world.server())), raw.trim_end());
     for (at, line) in world.audit().iter().enumerate() {
         assert_eq!(line["seq"], at as u64 + 1);
+    }
+}
+
+#[test]
+fn the_demo_of_the_readme_shows_what_it_says() {
+    for git in gits() {
+        let world = World::bare(&git, &[]);
+        let mut demo = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("demo.sh"));
+        world.hermetic(&mut demo);
+        let shown = world.ok(demo.env("GIT_FENCE_HOOK", env!("CARGO_BIN_EXE_git-fence-hook")));
+        assert_eq!(shown.matches("error: FENCE-STALE token 4 is not above 5").count(), 1, "{shown}");
+        assert_eq!(shown.matches("fence: waited ").count(), 1, "{shown}");
+        let order: Vec<&str> = shown.lines().filter(|line| line.contains("  accepted  ")).collect();
+        assert_eq!(order.len(), 4, "{shown}");
+        assert!(order[2].contains("refs/heads/slow") && order[3].contains("refs/heads/main"), "{shown}");
+        assert!(
+            shown.ends_with(|c: char| c.is_ascii_hexdigit()) && shown.contains("10 lines, all as they were written")
+        );
     }
 }
 

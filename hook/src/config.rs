@@ -31,7 +31,12 @@ pub(crate) enum ConfigError {
 ///
 /// `git -c` passes its settings on in a variable whose form is git's own affair: in that case, a
 /// rare one on servers, git is asked instead.
-pub(crate) fn read(git_dir: &Path, common_dir: &Path, environment: &Environment) -> Result<File, ConfigError> {
+pub(crate) fn read(
+    git_dir: &Path,
+    common_dir: &Path,
+    git: Option<&Path>,
+    environment: &Environment,
+) -> Result<File, ConfigError> {
     if environment.get("GIT_CONFIG_PARAMETERS").is_some() {
         return ask_git(git_dir);
     }
@@ -53,7 +58,7 @@ pub(crate) fn read(git_dir: &Path, common_dir: &Path, environment: &Environment)
     };
 
     let mut variable = |name: &str| environment.get(name).map(OsString::from);
-    let mut files = vec![(Source::System, system_config(environment))];
+    let mut files = vec![(Source::System, system_config(git, environment))];
     for source in [Source::Git, Source::User] {
         files.push((source, source.storage_location(&mut variable)));
     }
@@ -84,14 +89,18 @@ fn checked_out_branch(head: &[u8]) -> Option<gix::refs::FullName> {
 }
 
 fn worktree_config(git_dir: &Path, common_dir: &Path) -> Option<PathBuf> {
+    let path = git_dir.join("config.worktree");
+    if !path.is_file() {
+        return None;
+    }
     let local = File::from_path_no_includes(common_dir.join("config"), Source::Local).ok()?;
     let enabled = local.boolean("extensions.worktreeConfig").ok().flatten().unwrap_or(false);
-    enabled.then(|| git_dir.join("config.worktree"))
+    enabled.then_some(path)
 }
 
 /// Where the git that runs this hook keeps its system configuration. A git under `/usr` or
 /// `/usr/local` keeps it where git's own build puts it; any other is asked.
-fn system_config(environment: &Environment) -> Option<PathBuf> {
+fn system_config(git: Option<&Path>, environment: &Environment) -> Option<PathBuf> {
     let off = environment.get("GIT_CONFIG_NOSYSTEM").and_then(|value| value.to_str());
     if off.is_some_and(|value| !matches!(value, "0" | "false" | "no" | "off")) {
         return None;
@@ -99,9 +108,7 @@ fn system_config(environment: &Environment) -> Option<PathBuf> {
     if let Some(path) = environment.path("GIT_CONFIG_SYSTEM") {
         return Some(path);
     }
-    let parent = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
-    let git = parent.and_then(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok());
-    match git.as_deref().and_then(prefix_of_git) {
+    match git.and_then(prefix_of_git) {
         Some(prefix) if prefix == Path::new("/usr") => Some(PathBuf::from("/etc/gitconfig")),
         Some(prefix) if prefix == Path::new("/usr/local") => Some(prefix.join("etc/gitconfig")),
         _ => ask_git_for_system_config(),

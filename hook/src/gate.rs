@@ -32,8 +32,8 @@ pub(crate) struct Gate<'a> {
     pub(crate) source: Source,
     /// What is wrong with the push, where all its fences only observe.
     pub(crate) flaw: Option<Reject>,
-    /// The receive-packs above this hook, the nearest first.
-    pub(crate) receive_packs: Vec<ReceivePack>,
+    /// The receive-pack that this hook runs for; none where the host starts hooks elsewhere.
+    pub(crate) receive_pack: Option<ReceivePack>,
 }
 
 /// What holds a push up.
@@ -124,7 +124,7 @@ impl Gate<'_> {
             fence: fence.clone(),
             holder: slot::describe(flight, fence),
             pidfd,
-            ancestor: theirs.and_then(|theirs| self.receive_packs.iter().position(|above| *above == theirs)),
+            ancestor: theirs.and_then(|theirs| process::receive_packs_above().position(|above| above == theirs)),
             is_older: flight.token_for(fence) < self.token_for(fence),
         }))
     }
@@ -167,8 +167,7 @@ impl Gate<'_> {
             return Err(self.refuse(store, Reject::malformed(why)));
         }
         // Hooks outlive a receive-pack that is killed. Its refs will never move, so it gets no slot.
-        let receive_pack = self.receive_packs.first().copied();
-        if let Some(gone) = receive_pack.filter(|it| matches!(process::look_at(it), process::Seen::Dead)) {
+        if let Some(gone) = self.receive_pack.filter(|it| matches!(process::look_at(it), process::Seen::Dead)) {
             let why = format!("the receive-pack of this push, pid {}, is gone", gone.pid);
             return Err(self.refuse(store, Reject::Unseen { why }));
         }
@@ -183,7 +182,7 @@ impl Gate<'_> {
             source: self.source,
             who: self.record.who.clone(),
             plan: Plan::of(guarded.refs),
-            receive_pack,
+            receive_pack: self.receive_pack,
             place: self.record.here.clone(),
             elapsed_us: self.record.elapsed_us(),
         };

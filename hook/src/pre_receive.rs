@@ -38,7 +38,9 @@ pub(crate) fn run(environment: &Environment) -> ExitCode {
 /// Environment and standard input → push → the part that is guarded → tokens → the gate.
 fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
     let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
-    let repository = Repository::open(&git_dir, environment).map_err(|e| cannot_open(&e))?;
+    let receive_pack = process::receive_packs_above().next();
+    let git = receive_pack.as_ref().and_then(process::program_of);
+    let repository = Repository::open(&git_dir, git.as_deref(), environment).map_err(|e| cannot_open(&e))?;
     let here = process::here().map_err(|e| no_place(&e))?;
     let input = read_push();
     let push = input.as_ref().map_or_else(|_| Push::default(), Clone::clone);
@@ -64,7 +66,8 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
     };
     record.patience = Patience::of(shortest_wait(guarded.fences(&settings).into_iter()), start);
     let enforced = guarded.fences(&settings).iter().any(|rules| rules.mode == Mode::Enforce);
-    match bring_to_gate(guarded, enforced, record, environment, &settings, &repository) {
+    let receive_pack = receive_pack.filter(|_| !settings.receive_pack_is_elsewhere);
+    match bring_to_gate(guarded, enforced, receive_pack, record, environment, &settings, &repository) {
         Err(refusal) if !enforced => overrule(&refusal),
         verdict => verdict,
     }
@@ -75,6 +78,7 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
 fn bring_to_gate(
     guarded: Guarded,
     enforced: bool,
+    receive_pack: Option<ReceivePack>,
     mut record: Record<'_>,
     environment: &Environment,
     settings: &Settings,
@@ -86,8 +90,7 @@ fn bring_to_gate(
         Err(reject) => (Offer::default(), Source::None, Some(reject)),
     };
     record.who.owner = offer.owner.clone();
-    let (receive_packs, unseen) = find_receive_packs(settings);
-    let flaw = guarded.flaw.clone().or(no_tokens).or(unseen);
+    let flaw = guarded.flaw.clone().or(no_tokens).or_else(|| unseen(receive_pack.as_ref(), settings));
     if let Some(reject) = flaw.clone().filter(|_| enforced) {
         return Err(record.refuse_unread(reject, Some(settings)));
     }
@@ -97,7 +100,7 @@ fn bring_to_gate(
         exempt: rules.exempts(&record.who.pusher),
     });
     let claims = claims.collect();
-    Gate { record: &record, repository, settings, guarded, claims, source, flaw, receive_packs }.pass()
+    Gate { record: &record, repository, settings, guarded, claims, source, flaw, receive_pack }.pass()
 }
 
 /// Nothing is refused where nothing enforces, but it is said what would have been.
@@ -158,14 +161,10 @@ fn read_tokens(
     Ok((stamped, Source::Trailer))
 }
 
-fn find_receive_packs(settings: &Settings) -> (Vec<ReceivePack>, Option<Reject>) {
-    if settings.receive_pack_is_elsewhere {
-        return (Vec::new(), None);
-    }
-    let found = process::receive_packs_above();
-    let why = "no receive-pack among the parents of this hook: nobody could tell when the refs have moved";
-    let unseen = found.is_empty().then(|| Reject::Unseen { why: why.to_owned() });
-    (found, unseen)
+/// Without the process that moves the refs, nobody could tell when they have moved.
+fn unseen(receive_pack: Option<&ReceivePack>, settings: &Settings) -> Option<Reject> {
+    let is_unseen = receive_pack.is_none() && !settings.receive_pack_is_elsewhere;
+    is_unseen.then(|| Reject::Unseen { why: "there is no receive-pack among the parents of this hook".to_owned() })
 }
 
 /// A gate that was switched off says so once in the log. It refuses nothing, so it waits for nothing.

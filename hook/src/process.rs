@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
-use std::{fs, io, os::unix::fs::MetadataExt, time::Duration};
+use std::{fs, io, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
 /// `f_type` of the file system that gives each process's pidfd an inode of its own (Linux 6.9).
 const PIDFS: u64 = 0x5049_4446;
@@ -28,19 +28,38 @@ pub(crate) fn here() -> io::Result<Place> {
     })
 }
 
-/// Every receive-pack among the ancestors of this process, the nearest first.
-pub(crate) fn receive_packs_above() -> Vec<ReceivePack> {
-    let mut found = Vec::new();
-    let mut next = rustix::process::getppid();
-    while let Some(pid) = next {
-        let Some(stat) = Stat::read(pid) else { break };
-        if fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).is_ok_and(|cmdline| is_receive_pack(&cmdline)) {
-            let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok().and_then(|fd| inode(&fd));
-            found.push(ReceivePack { pid: pid.as_raw_pid().unsigned_abs(), start: stat.start, pidfd });
-        }
-        next = stat.parent;
+/// The receive-packs among the ancestors of this process, the nearest first, looked up one by one.
+pub(crate) fn receive_packs_above() -> impl Iterator<Item = ReceivePack> {
+    let ancestors =
+        std::iter::successors(Ancestor::of_this_process(), |ancestor| Ancestor::read(ancestor.stat.parent?));
+    ancestors.filter_map(|Ancestor { pid, stat }| {
+        let cmdline = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).ok()?;
+        is_receive_pack(&cmdline).then(|| ReceivePack {
+            pid: pid.as_raw_pid().unsigned_abs(),
+            start: stat.start,
+            pidfd: pidfd_open(pid, PidfdFlags::empty()).ok().and_then(|fd| inode(&fd)),
+        })
+    })
+}
+
+/// The program that a process runs, where that may be seen.
+pub(crate) fn program_of(process: &ReceivePack) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{}/exe", process.pid)).ok()
+}
+
+struct Ancestor {
+    pid: Pid,
+    stat: Stat,
+}
+
+impl Ancestor {
+    fn of_this_process() -> Option<Ancestor> {
+        Ancestor::read(rustix::process::getppid()?)
     }
-    found
+
+    fn read(pid: Pid) -> Option<Ancestor> {
+        Some(Ancestor { pid, stat: Stat::read(pid)? })
+    }
 }
 
 /// Whether a NUL-separated argv is that of `git-receive-pack …` or `git … receive-pack …`.

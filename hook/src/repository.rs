@@ -48,10 +48,11 @@ pub(crate) enum OpenError {
 }
 
 impl Repository {
-    /// Opens the repository whose git directory is `git_dir`.
-    pub(crate) fn open(git_dir: &Path, environment: &Environment) -> Result<Repository, OpenError> {
+    /// Opens the repository whose git directory is `git_dir`, as the program `git` sees it where that
+    /// is known.
+    pub(crate) fn open(git_dir: &Path, git: Option<&Path>, environment: &Environment) -> Result<Repository, OpenError> {
         let common_dir = common_dir(git_dir)?;
-        let config = config::read(git_dir, &common_dir, environment)?;
+        let config = config::read(git_dir, &common_dir, git, environment)?;
         let object_hash = match extension(&config, "objectFormat").as_deref() {
             None | Some("sha1") => gix::hash::Kind::Sha1,
             Some("sha256") => gix::hash::Kind::Sha256,
@@ -72,7 +73,7 @@ impl Repository {
         let (found, _) = gix::discover::upwards(&dir).map_err(|_| not_one())?;
         let (git_dir, _) = found.into_repository_and_work_tree_directories();
         let git_dir = fs::canonicalize(&git_dir).map_err(|source| OpenError::Read { path: git_dir, source })?;
-        Repository::open(&git_dir, environment)
+        Repository::open(&git_dir, None, environment)
     }
 
     /// Where the fence lives.

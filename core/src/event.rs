@@ -1,6 +1,6 @@
 //! The lines of the log.
 
-use crate::{Code, Evidence, FenceName, LineHash, Mark, Place, Plan, PushId, ReceivePack, Source, Token};
+use crate::{Code, Evidence, FenceName, LineHash, Mark, Place, Plan, PushId, ReceivePack, Source, Token, text};
 use serde::{Deserialize, Serialize};
 
 /// One line: what happened, when, and which line came before.
@@ -160,11 +160,14 @@ pub enum Event {
     },
 }
 
+/// How much of a name that may be anything is put on record.
+const LONGEST_NAME: usize = 300;
+
 /// A ref of a refused push.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedRef {
-    /// As the pusher named it.
-    pub name: crate::RefName,
+    /// As the pusher named it, cut to a sane length: it need not be a name that git allows.
+    pub name: String,
     /// What the pusher said it was at.
     pub old: Option<crate::ObjectId>,
     /// What it was to become.
@@ -175,7 +178,7 @@ impl AskedRef {
     /// The first commands of a refused push, as many as a line holds.
     pub fn of(commands: &[crate::Command]) -> Vec<AskedRef> {
         let asked = |command: &crate::Command| AskedRef {
-            name: command.name.clone(),
+            name: text::one_line(command.name.to_string().as_bytes(), LONGEST_NAME),
             old: command.claimed.clone(),
             new: command.new.clone(),
         };

@@ -86,6 +86,11 @@ impl RefName {
         &self.0
     }
 
+    /// Longer than the path of any file: no ref is called that, and nobody should have to read it.
+    pub fn is_too_long(&self) -> bool {
+        self.0.len() > 4096
+    }
+
     /// Whether this is where leases live: `refs/fence/…`, never guarded by any fence.
     pub fn is_lease(&self) -> bool {
         self.0.starts_with(b"refs/fence/")

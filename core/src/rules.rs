@@ -53,12 +53,12 @@ pub struct Rules {
     /// The pushers who may push without a token.
     pub exempt: Vec<String>,
     /// How long a push may wait for those before it.
-    #[serde(serialize_with = "as_seconds")]
+    #[serde(rename = "wait_ms", serialize_with = "as_milliseconds")]
     pub wait: Duration,
     /// How far above the mark a token may be.
     pub max_jump: Option<u64>,
     /// After how long a waiting newer push ends the one it waits for.
-    #[serde(serialize_with = "as_optional_seconds")]
+    #[serde(rename = "evict_after_ms", serialize_with = "as_optional_milliseconds")]
     pub evict_after: Option<Duration>,
 }
 
@@ -120,12 +120,18 @@ impl Settings {
     }
 }
 
-fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
+/// Whole numbers: settings are compared with what was read back from the log, and fractions of
+/// seconds do not come back to the last bit.
+fn as_milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    milliseconds(*duration).serialize(serializer)
 }
 
-fn as_optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    duration.map(|d| d.as_secs_f64()).serialize(serializer)
+fn as_optional_milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(milliseconds).serialize(serializer)
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

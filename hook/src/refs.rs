@@ -217,15 +217,17 @@ pub(crate) fn is_possible(name: &RefName) -> bool {
 /// Names come from pushers and become paths: only those that git allows, below `refs/`.
 fn full_name(name: &RefName) -> Result<FullName, RefError> {
     let refused = || RefError::Name(name.clone());
-    if !name.as_bytes().starts_with(b"refs/") {
+    if !name.as_bytes().starts_with(b"refs/") || name.is_too_long() {
         return Err(refused());
     }
     FullName::try_from(name.as_bytes().as_bstr()).map_err(|_| refused())
 }
 
-/// No such file, or a directory where the file would be, or a file where its directory would be.
+/// No such file, a directory where the file would be, a file where its directory would be, or a
+/// name that the file system cannot have.
 fn is_no_file(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory)
+    use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | IsADirectory | NotADirectory | InvalidFilename)
 }
 
 fn run(command: &mut Command, input: &[u8]) -> Result<Output, RefError> {

@@ -101,6 +101,31 @@ fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     world.assert_log_is_whole();
 }
 
+/// The accepted path: one process, one sync, no object opened, no repository scanned.
+#[test]
+fn an_accepted_push_starts_no_other_process_and_syncs_once() {
+    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    for git in gits() {
+        let world = World::new(&git);
+        world.push_token("main", "1").assert_landed();
+        let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
+        let trace = world.path("trace");
+        world.write_hook(
+            "pre-receive",
+            &format!("exec strace -f -qq -e trace=process,file,desc -o {} {gate} pre-receive", sh(&trace)),
+        );
+        world.push_token("main", "2").assert_landed();
+        let trace = std::fs::read_to_string(trace).unwrap();
+        let count = |word: &str| trace.lines().filter(|line| line.contains(word)).count();
+        assert_eq!(count("execve("), 1, "{trace}");
+        assert_eq!(count("clone"), 0, "{trace}");
+        assert_eq!(count("fdatasync(") + count("fsync("), 1, "{trace}");
+        assert_eq!(count("objects"), 0, "{trace}");
+        assert_eq!(count("getdents"), 0, "{trace}");
+        world.assert_log_is_whole();
+    }
+}
+
 #[test]
 fn a_slow_post_receive_holds_up_nobody() {
     for git in gits() {

@@ -72,7 +72,15 @@ fn names_that_git_does_not_allow_are_refused_and_never_become_paths() {
         let pushed = raw::push(&world, &[RawCommand::new(NULL, &tip, name)], &[b"fence-token=5"]);
         pushed.assert_refused("FENCE-MALFORMED");
     }
+    // Names beyond what a file can be called, or a path can be long.
+    for length in [300, 5_000, 60_000] {
+        let name = format!("refs/heads/{}", "x".repeat(length));
+        let pushed = raw::push(&world, &[RawCommand::new(NULL, &tip, &name)], &[b"fence-token=5"]);
+        assert!(!pushed.ok, "{length}");
+        assert!(pushed.remote.len() < 2_000, "long names are cut: {}", pushed.remote);
+    }
     assert_eq!(world.mark(), 1);
+    assert!(fs::metadata(world.fence_file("audit.jsonl")).unwrap().len() < 20_000, "and the log stays small");
     world.assert_log_is_whole();
 }
 

@@ -253,7 +253,7 @@ impl World {
         Running::start(&mut self.push_token_command(branch, token))
     }
 
-    /// What a ref of the server is at, seen by libgit2 and not by anything of ours.
+    /// What a ref of the server is at, seen by git.
     pub(crate) fn server_ref(&self, name: &str) -> Option<String> {
         let listed = self.ok(self.git("server.git").args(["for-each-ref", "--format=%(objectname)", name]));
         (!listed.is_empty()).then_some(listed)

@@ -23,7 +23,8 @@ pub enum Decision {
     },
     /// It is refused.
     Refuse(Reject),
-    /// A push whose refs are still moving is in the slot of this fence.
+    /// A push whose refs are still moving is in the slot of this fence. If this fence only observes,
+    /// so do all others that are occupied.
     Wait(FenceName),
 }
 
@@ -33,17 +34,20 @@ pub enum Decision {
 /// whoever is in the slot. Everything else waits until the slot is free, because the push in it may
 /// yet raise the mark.
 pub fn decide(state: &State, claims: &[Claim<'_>]) -> Decision {
-    let occupied = claims.iter().find(|claim| state.fence(&claim.rules.fence).is_occupied());
+    let is_occupied = |claim: &&Claim<'_>| state.fence(&claim.rules.fence).is_occupied();
+    let enforces = |claim: &&Claim<'_>| claim.rules.mode == Mode::Enforce;
     let mut overruled = None;
     for claim in claims {
         match judge(state, claim) {
-            Some(Reject::Jump { .. }) if occupied.is_some() => {}
+            Some(Reject::Jump { .. }) if is_occupied(&claim) => {}
             Some(reject) if claim.rules.mode == Mode::Enforce => return Decision::Refuse(reject),
             Some(reject) => overruled = overruled.or(Some(reject)),
             None => {}
         }
     }
-    match occupied {
+    // One that enforces is named first: whoever only observes lets the push go on after the wait.
+    let in_the_way = claims.iter().filter(enforces).find(is_occupied).or_else(|| claims.iter().find(is_occupied));
+    match in_the_way {
         Some(claim) => Decision::Wait(claim.rules.fence.clone()),
         None => Decision::Admit { overruled },
     }
@@ -141,5 +145,23 @@ mod tests {
         assert_eq!(code(decide(&state(5, None), &claims(6, 1))), "admit");
         assert_eq!(code(decide(&state(5, Some(6)), &claims(7, 1))), "wait");
         assert_eq!(code(decide(&state(5, Some(6)), &claims(7, 1)[..1])), "admit");
+    }
+
+    #[test]
+    fn an_enforcing_fence_is_waited_for_before_an_observing_one() {
+        let repo = Rules { max_jump: Some(10), ..Rules::for_repo() };
+        let watch =
+            Rules { fence: FenceName::parse(b"watch").unwrap(), mode: Mode::Observe, max_jump: None, ..repo.clone() };
+        let claim = |rules, n| Claim { rules, token: Some(token(n)), exempt: false };
+        let mut state = state(5, Some(6));
+        let stake = crate::Stake { fence: watch.fence.clone(), ..state.in_flight[0].stakes[0].clone() };
+        state.in_flight[0].stakes.push(stake);
+        for claims in [[claim(&watch, 7), claim(&repo, 7)], [claim(&repo, 7), claim(&watch, 7)]] {
+            assert_eq!(decide(&state, &claims), Decision::Wait(FenceName::repo()));
+        }
+        // Where only the observing one is occupied, the other's rule is not suspended.
+        state.in_flight[0].stakes.remove(0);
+        let far = [claim(&watch, 99), claim(&repo, 99)];
+        assert_eq!(code(decide(&state, &far)), "FENCE-JUMP");
     }
 }

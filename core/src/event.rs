@@ -100,33 +100,11 @@ pub enum Event {
     },
     /// A push was refused.
     #[serde(rename = "push.rejected")]
-    PushRejected {
-        /// Why, for programs.
-        code: Code,
-        /// Why, for people.
-        reason: String,
-        /// The fence that refused.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        fence: Option<FenceName>,
-        /// The token for it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        token: Option<Token>,
-        /// Its mark.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mark: Option<Mark>,
-        /// Where the tokens stood, if it got that far.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        source: Option<Source>,
-        /// Who pushed.
-        #[serde(flatten)]
-        who: Who,
-        /// What it asked for; `old` is what the pusher said.
-        refs: Vec<AskedRef>,
-        /// How many refs it asked for.
-        count: usize,
-        /// How long the decision took, waiting included.
-        elapsed_us: u64,
-    },
+    PushRejected(Refused),
+    /// In observe mode: a push was let through that could not even be read, so that nothing is
+    /// known of what it moves.
+    #[serde(rename = "push.observed")]
+    PushObserved(Refused),
     /// A push that was let through is over, and this is what became of it.
     #[serde(rename = "push.settled")]
     PushSettled {
@@ -158,6 +136,36 @@ pub enum Event {
         #[serde(flatten)]
         who: Who,
     },
+}
+
+/// A refusal, or what would have been one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Why, for programs.
+    pub code: Code,
+    /// Why, for people.
+    pub reason: String,
+    /// The fence that refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceName>,
+    /// The token for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// Its mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// Where the tokens stood, if it got that far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Who pushed.
+    #[serde(flatten)]
+    pub who: Who,
+    /// What it asked for; `old` is what the pusher said.
+    pub refs: Vec<AskedRef>,
+    /// How many refs it asked for.
+    pub count: usize,
+    /// How long the decision took, waiting included.
+    pub elapsed_us: u64,
 }
 
 /// How much of a name that may be anything is put on record.

@@ -24,7 +24,13 @@ impl State {
     pub fn fence(&self, name: &FenceName) -> Fence<'_> {
         Fence {
             mark: self.marks.get(name).copied().unwrap_or_default(),
-            slot: self.in_flight.iter().filter(|flight| flight.touches(name)).collect(),
+            slot: self.in_flight.iter().filter(|flight| self.is_in_the_way(flight, name)).collect(),
         }
+    }
+
+    /// Whether `flight` occupies the slot of the fence called `name`. One that was let through under
+    /// other settings occupies every slot: what it moves may belong to any fence by now.
+    pub fn is_in_the_way(&self, flight: &InFlight, name: &FenceName) -> bool {
+        flight.touches(name) || flight.push.0 < self.settings_since
     }
 }

@@ -16,6 +16,8 @@ pub struct State {
     pub in_flight: Vec<InFlight>,
     /// The settings of the last push.
     pub settings: Option<serde_json::Value>,
+    /// The line since which they are in force.
+    pub settings_since: u64,
 }
 
 /// Why a line does not follow from those before it.
@@ -39,9 +41,13 @@ impl State {
             Event::LogBegun { version, .. } if *version != LOG_VERSION => return Err(FoldError::Version(*version)),
             Event::LogBegun { .. }
             | Event::LogRecovered { .. }
-            | Event::PushRejected { .. }
+            | Event::PushRejected(_)
+            | Event::PushObserved(_)
             | Event::PushEvicted { .. } => {}
-            Event::SettingsChanged { settings } => self.settings = Some(settings.clone()),
+            Event::SettingsChanged { settings } => {
+                self.settings = Some(settings.clone());
+                self.settings_since = seq;
+            }
             Event::PushAccepted { push, .. } if push.0 != seq => return Err(FoldError::WrongId(*push, seq)),
             Event::PushAccepted { push, stake, also, who, plan, receive_pack, place, .. } => {
                 self.in_flight.push(InFlight {
@@ -134,6 +140,17 @@ mod tests {
     fn the_mark_never_goes_down_even_when_a_stale_push_was_only_observed() {
         let events = [accepted(1, Some(5)), settled(1, Some(5), true), accepted(3, Some(4)), settled(3, Some(4), true)];
         assert_eq!(mark(&fold(&events).unwrap()), 5);
+    }
+
+    /// Its refs may belong to another fence by now.
+    #[test]
+    fn a_push_from_before_a_change_of_settings_occupies_every_fence() {
+        let other = FenceName::parse(b"other").unwrap();
+        let changed = |n: u64| Event::SettingsChanged { settings: n.into() };
+        let state = fold(&[changed(1), accepted(2, Some(5))]).unwrap();
+        assert!(!state.fence(&other).is_occupied());
+        let state = fold(&[changed(1), accepted(2, Some(5)), changed(2)]).unwrap();
+        assert!(state.fence(&other).is_occupied());
     }
 
     #[test]

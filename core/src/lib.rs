@@ -48,7 +48,7 @@ mod verdict;
 
 pub use chain::{LineHash, hash_line};
 pub use decide::{Claim, Decision, decide};
-pub use event::{AskedRef, Event, Line, Stake, Who};
+pub use event::{AskedRef, Event, Line, Refused, Stake, Who};
 pub use fence::Fence;
 pub use flight::{InFlight, Plan, PlannedRef, PushId};
 pub use fold::{FoldError, LOG_VERSION, State};

@@ -23,6 +23,9 @@ pub struct Push {
 /// Why the input is not a push.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
+    /// Git runs the hook for one ref at least: somebody else has read the list.
+    #[error("the list of refs from git is empty: another hook has read it, or git was cut off")]
+    Empty,
     /// The last line has no end: whatever wrote it was cut off.
     #[error("the list of refs from git ends in the middle of line {0}")]
     Truncated(usize),
@@ -41,7 +44,7 @@ impl Push {
     pub fn parse(input: &[u8]) -> Result<Push, PushError> {
         let Some(lines) = input.strip_suffix(b"\n") else {
             let whole_lines = input.iter().filter(|b| **b == b'\n').count();
-            return if input.is_empty() { Ok(Push::default()) } else { Err(PushError::Truncated(whole_lines + 1)) };
+            return Err(if input.is_empty() { PushError::Empty } else { PushError::Truncated(whole_lines + 1) });
         };
         let commands = lines.split(|b| *b == b'\n').enumerate().map(|(at, line)| {
             Command::parse(line).ok_or_else(|| PushError::Line { line: at + 1, text: text::quoted(line) })
@@ -78,7 +81,7 @@ mod tests {
         assert_eq!(push.commands[0].claimed, None);
         assert_eq!(push.commands[1].new, None);
         assert_eq!(push.commands[1].name.as_bytes(), b"refs/heads/\xff");
-        assert_eq!(Push::parse(b"").unwrap().commands, []);
+        assert_eq!(Push::parse(b""), Err(PushError::Empty));
     }
 
     #[test]

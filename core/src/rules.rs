@@ -85,9 +85,9 @@ impl Rules {
         !name.is_lease() && self.refs.iter().any(matches)
     }
 
-    /// Whether `pusher` may push here without a token.
-    pub fn exempts(&self, pusher: &str) -> bool {
-        self.tokenless || self.exempt.iter().any(|name| name == pusher)
+    /// Whether `pusher`, as the host names it to the byte, may push here without a token.
+    pub fn exempts(&self, pusher: &[u8]) -> bool {
+        self.tokenless || self.exempt.iter().any(|name| name.as_bytes() == pusher)
     }
 }
 

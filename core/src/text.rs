@@ -19,7 +19,12 @@ pub fn one_line(bytes: &[u8], most: usize) -> String {
 
 /// `bytes` in single quotes, as one short line: how a refused value is repeated to whoever sent it.
 pub fn quoted(bytes: &[u8]) -> String {
-    format!("'{}'", one_line(bytes, 60))
+    in_quotes(&one_line(bytes, 60))
+}
+
+/// `text` in single quotes that it cannot close itself.
+pub fn in_quotes(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 /// `bytes` so that every byte can be read back: what is not plain text stands as `\xNN`.
@@ -80,6 +85,11 @@ mod tests {
         assert_eq!(one_line(b"ok\xff", 99), "ok\u{fffd}");
         assert_eq!(one_line("ääää".as_bytes(), 3), "äää…");
         assert_eq!(one_line("äää".as_bytes(), 3), "äää");
+    }
+
+    #[test]
+    fn quotes_cannot_be_closed_from_inside() {
+        assert_eq!(quoted(b"a' or \\ b"), r"'a\' or \\ b'");
     }
 
     #[test]

@@ -10,9 +10,8 @@ use crate::{
     status::open_log,
     surroundings::Environment,
 };
-use git_fence_core::{Event, Line, Stake, Token};
+use git_fence_core::{Event, Line, Refused, Stake, Token};
 use std::{
-    fs::File,
     io::{self, BufWriter, Write},
     path::Path,
 };
@@ -20,10 +19,10 @@ use std::{
 /// `git-fence-hook audit`: every line, as the log has it or as a table.
 pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(), Failure> {
     let repository = Repository::find(dir, environment)?;
-    let path = FenceDir::at(repository.fence_dir()).log();
+    let dir = FenceDir::at(repository.fence_dir());
     let mut out = BufWriter::new(io::stdout().lock());
     let mut written = Ok(());
-    let read = Journal::read(&open_log(&path)?, &path, None, |read| {
+    let read = Journal::read(&open_log(&dir)?, &dir.log(), None, None, |read| {
         if written.is_ok() {
             written = if json {
                 out.write_all(read.bytes).and_then(|()| out.write_all(b"\n"))
@@ -45,16 +44,22 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failur
     let path = dir.log();
     let here = process::here().map_err(Failure::io("read", "/proc"))?;
     // What others know of the log's length is read before the log, which only grows.
-    let witness = File::open(dir.mutex()).ok().and_then(|mutex| Witness::read(&mutex));
+    let witness = Witness::look_up(&dir);
+    let witness = witness.as_ref().map(|witness| (witness, here.boot.as_str()));
     let checkpoint = CheckpointFile::read(&dir)?;
-    let log = open_log(&path)?;
-    let journal = Journal::read(&log, &path, None, |_| {})?;
-    if let Some(witness) = witness {
-        journal.check(&witness, &here.boot, &path)?;
-    }
-    if let CheckpointFile::Good(checkpoint) = checkpoint {
-        // Its own reading checks that the line it ends with is there and unchanged.
-        Journal::read(&log, &path, Some(checkpoint), |_| {})?;
+    let log = open_log(&dir)?;
+    let read_from = |checkpoint| Journal::read(&log, &path, checkpoint, witness, |_| {});
+    let journal = read_from(None)?;
+    match checkpoint {
+        CheckpointFile::Missing => {}
+        CheckpointFile::Damaged => return Err(Damage::Checkpoint(dir.checkpoint()).into()),
+        // From the checkpoint on, the log must add up to the same as from its beginning on.
+        CheckpointFile::Good(checkpoint) => {
+            let resumed = read_from(Some(checkpoint))?;
+            if resumed.head.seq == journal.head.seq && resumed.state != journal.state {
+                return Err(Damage::Checkpoint(dir.checkpoint()).into());
+            }
+        }
     }
     let mut out = io::stdout().lock();
     writeln!(out, "{} lines, all as they were written; the last is {}", journal.head.seq, journal.head.hash)?;
@@ -92,8 +97,11 @@ fn row(line: &Line) -> String {
                 format!("{}  {}{more}{would}", fences(stake, also), refs.join(" ")),
             )
         }
-        Event::PushRejected { code, reason, token, who, .. } => {
+        Event::PushRejected(Refused { code, reason, token, who, .. }) => {
             row("rejected", *token, &who.pusher, format!("{code} {reason}"))
+        }
+        Event::PushObserved(Refused { code, reason, token, who, .. }) => {
+            row("observed", *token, &who.pusher, format!("(would be {code}) {reason}"))
         }
         Event::PushSettled { push, stake, also, moved, count, .. } => {
             let detail =

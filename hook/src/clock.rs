@@ -8,10 +8,10 @@ pub(crate) fn now() -> String {
     format!("{:.3}", Timestamp::now())
 }
 
-/// How far `time`, as the log writes it, is from now; in either direction, for clocks get set back.
-pub(crate) fn distance_from_now(time: &str) -> Option<Duration> {
-    let then: Timestamp = time.parse().ok()?;
-    Some(Timestamp::now().duration_since(then).unsigned_abs())
+/// How long ago `time`, as the log writes it, is; nothing where it is not in the past.
+pub(crate) fn time_since(time: &str) -> Duration {
+    let then = time.parse::<Timestamp>().unwrap_or(Timestamp::MAX);
+    Timestamp::now().duration_since(then).try_into().unwrap_or_default()
 }
 
 /// Milliseconds since boot by the clock that counts suspend.
@@ -31,6 +31,11 @@ impl Patience {
     /// Patience that began at `since`.
     pub(crate) fn of(most: Duration, since: Instant) -> Patience {
         Patience { since, most }
+    }
+
+    /// The same, but from now on with at least `grace`: for what takes a moment and must be done.
+    pub(crate) fn with_grace(&self, grace: Duration) -> Patience {
+        Patience { since: self.since, most: self.most.max(self.spent().saturating_add(grace)) }
     }
 
     /// What is left of it.

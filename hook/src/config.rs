@@ -76,6 +76,13 @@ pub(crate) fn read(
     if let Some(overrides) = File::from_env(options).map_err(failed)? {
         config.append(overrides).map_err(failed)?;
     }
+    // Conditions on other settings are git's own affair too.
+    let asks_git = |section: gix::config::file::SectionRef<'_>| {
+        section.header().subsection_name().is_some_and(|condition| condition.starts_with(b"hasconfig:"))
+    };
+    if config.sections_by_name("includeIf").into_iter().flatten().any(asks_git) {
+        return ask_git(git_dir);
+    }
     Ok(config)
 }
 

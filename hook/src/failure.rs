@@ -55,6 +55,10 @@ impl Failure {
             Failure::Damage(Damage::NoLog(_)) | Failure::Store(StoreError::Damage(Damage::NoLog(_))) => {
                 Some("git-fence-hook install  begins it")
             }
+            Failure::Damage(Damage::LostLog(_)) | Failure::Store(StoreError::Damage(Damage::LostLog(_))) => Some(
+                "restore it from a backup. To begin anew, with all marks at 0, remove the directory 'fence' and install again",
+            ),
+            Failure::Damage(Damage::Checkpoint(_)) => Some("the next push makes it again from the log, which is whole"),
             Failure::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => {
                 Some("every push is refused until the log is restored from a backup; nothing has been lost by that")
             }

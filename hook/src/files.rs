@@ -43,11 +43,6 @@ impl FenceDir {
         &self.0
     }
 
-    /// Whether anything of a fence is there.
-    pub(crate) fn is_blank(&self) -> bool {
-        [self.log(), self.checkpoint()].iter().all(|path| !path.exists())
-    }
-
     /// Makes the directory, with the owner and permissions of the git directory it lies in.
     pub(crate) fn make(&self) -> io::Result<()> {
         match fs::create_dir(&self.0) {

@@ -1,17 +1,18 @@
 //! The decision under the lock: settle what is over, judge, and take the slot or wait for it.
 
 use crate::{
+    clock,
     plan::{Guarded, unreadable},
     process,
     record::Record,
     repository::Repository,
-    slot::{self, Fate},
+    slot::{self, Fate, Lookout},
     store::{Durability, Store, StoreError},
     voice::{self, Refusal},
 };
 use git_fence_core::{
-    Claim, Decision, Event, FenceName, InFlight, Mode, Plan, PlannedRef, PushId, ReceivePack, Reject, Rules, Settings,
-    Source, Stake, decide, settle,
+    Claim, Decision, Event, FenceName, InFlight, Mode, Place, Plan, PlannedRef, PushId, ReceivePack, Reject, Rules,
+    Settings, Source, Stake, decide, settle,
 };
 use rustix::fd::OwnedFd;
 use std::time::Duration;
@@ -70,7 +71,7 @@ impl Gate<'_> {
                 Decision::Wait(fence) => fence,
             };
             let Some(in_the_way) = self.who_is_in_the_way(&store, &fence)? else {
-                // It ended between the two looks: what was appended is not written, so start over.
+                // It ended between the two looks.
                 continue;
             };
             if let Some(reject) = self.end_of_waiting(&in_the_way) {
@@ -79,9 +80,11 @@ impl Gate<'_> {
             }
             if evicted != Some(in_the_way.push) && self.may_evict(&in_the_way) {
                 evicted = Some(in_the_way.push);
-                self.evict(&mut store, &in_the_way)?;
+                self.evict(store, &in_the_way)?;
+            } else {
+                // Nothing is written by those who only wait. What they found out is found again.
+                drop(store);
             }
-            store.commit(Durability::Lazy).map_err(|e| self.broken(&e))?;
             if !has_spoken && self.record.patience.spent() >= WORTH_SAYING {
                 voice::waiting(&in_the_way.holder, self.record.patience.left());
                 has_spoken = true;
@@ -93,8 +96,10 @@ impl Gate<'_> {
 
     /// Settles the pushes in this push's way that are over.
     fn settle_what_is_over(&self, store: &mut Store) -> Result<(), Refusal> {
-        let touches = |flight: &&InFlight| self.claims.iter().any(|claim| flight.touches(&claim.rules.fence));
-        let occupants: Vec<InFlight> = store.state().in_flight.iter().filter(touches).cloned().collect();
+        let state = store.state();
+        let is_in_the_way =
+            |flight: &&InFlight| self.claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence));
+        let occupants: Vec<InFlight> = state.in_flight.iter().filter(is_in_the_way).cloned().collect();
         for flight in occupants {
             let plan = store.plan_of(&flight).map_err(|e| self.broken(&e))?;
             if let Fate::Over(evidence) = self.fate_of(&flight, &plan)? {
@@ -109,7 +114,8 @@ impl Gate<'_> {
 
     fn fate_of(&self, flight: &InFlight, plan: &[PlannedRef]) -> Result<Fate, Refusal> {
         let bound = slot::bound_of(flight, self.settings);
-        Ok(slot::fate_of(flight, plan, self.record.here, bound, self.repository).map_err(unreadable)?)
+        let lookout = Lookout { here: self.record.here, watched: self.record.patience.spent() };
+        Ok(slot::fate_of(flight, plan, lookout, bound, self.repository).map_err(unreadable)?)
     }
 
     /// Who is in the slot of `fence`, unless they are gone by now.
@@ -141,19 +147,20 @@ impl Gate<'_> {
     }
 
     fn may_evict(&self, in_the_way: &InTheWay) -> bool {
-        let after = self.rules_of(&in_the_way.fence).and_then(|rules| rules.evict_after);
+        let rules = self.rules_of(&in_the_way.fence).filter(|rules| rules.mode == Mode::Enforce);
+        let after = rules.and_then(|rules| rules.evict_after);
         in_the_way.is_older && after.is_some_and(|after| self.record.patience.spent() >= after)
     }
 
     /// Asks the receive-pack in the slot to end. Whether it does is seen by the next look.
-    fn evict(&self, store: &mut Store, in_the_way: &InTheWay) -> Result<(), Refusal> {
+    fn evict(&self, mut store: Store, in_the_way: &InTheWay) -> Result<(), Refusal> {
         let Some(pidfd) = &in_the_way.pidfd else { return Ok(()) };
         let reason = match process::ask_to_end(pidfd) {
             Ok(()) => "a newer push waited longer than fence.evictAfter".to_owned(),
             Err(e) => format!("a newer push waited longer than fence.evictAfter, but could not end it: {e}"),
         };
         let event = Event::PushEvicted { push: in_the_way.push, reason, who: self.record.who.clone() };
-        store.append(event).map_err(|e| self.broken(&e))
+        store.append(event).and_then(|()| store.commit(Durability::Lazy)).map_err(|e| self.broken(&e))
     }
 
     /// Takes the slots: from here on everybody else waits until the refs have moved. `overruled` is
@@ -183,7 +190,7 @@ impl Gate<'_> {
             who: self.record.who.clone(),
             plan: Plan::of(guarded.refs),
             receive_pack: self.receive_pack,
-            place: self.record.here.clone(),
+            place: Place { uptime_ms: clock::uptime_ms(), ..self.record.here.clone() },
             elapsed_us: self.record.elapsed_us(),
         };
         store.append(accepted).and_then(|()| store.commit(Durability::Synced)).map_err(|e| self.broken(&e))?;

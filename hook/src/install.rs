@@ -4,6 +4,7 @@ use crate::{
     clock::Patience,
     failure::Failure,
     files::FenceDir,
+    process,
     repository::Repository,
     settings,
     store::Store,
@@ -41,7 +42,8 @@ pub(crate) fn run(dir: &Path, environment: &Environment) -> Result<(), Failure> 
     // The log first: a hook without its log refuses every push, a log without its hook refuses none.
     let fence_dir = FenceDir::at(repository.fence_dir());
     let log_was_there = fence_dir.log().exists();
-    Store::begin(&fence_dir, &os_user(), &Patience::of(Duration::from_secs(30), Instant::now()))?;
+    let boot = process::here().map_err(Failure::io("read", "/proc"))?.boot;
+    Store::begin(&fence_dir, &os_user(), &boot, &Patience::of(Duration::from_secs(30), Instant::now()))?;
     let options_were_on = repository.setting("receive.advertisePushOptions").as_deref() == Some("true");
     if !options_were_on {
         configure(&repository.common_dir, "receive.advertisePushOptions", "true")?;

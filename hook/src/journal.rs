@@ -5,7 +5,7 @@ use git_fence_core::{Event, FoldError, LOG_VERSION, Line, LineHash, State, hash_
 use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
@@ -25,9 +25,26 @@ pub(crate) struct Head {
 /// The state as it was after a line that had been synced, so that not all lines need to be read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    pub(crate) version: u32,
+    version: u32,
     pub(crate) head: Head,
     pub(crate) state: State,
+    /// The hash of the two: nothing else would show that a digit of a mark is not what it was.
+    check: LineHash,
+}
+
+impl Checkpoint {
+    pub(crate) fn of(head: Head, state: State) -> Checkpoint {
+        let check = Checkpoint::hash(&head, &state);
+        Checkpoint { version: LOG_VERSION, head, state, check }
+    }
+
+    fn is_sound(&self) -> bool {
+        self.check == Checkpoint::hash(&self.head, &self.state)
+    }
+
+    fn hash(head: &Head, state: &State) -> LineHash {
+        hash_line(&serde_json::to_vec(&(head, state)).unwrap_or_default())
+    }
 }
 
 /// What a checkpoint file turned out to be.
@@ -53,6 +70,10 @@ pub(crate) struct Journal {
 pub(crate) enum Damage {
     #[error("there is no log '{}'", .0.display())]
     NoLog(PathBuf),
+    #[error("the log '{}' has been lost: other files beside it speak of it", .0.display())]
+    LostLog(PathBuf),
+    #[error("the checkpoint '{}' is damaged", .0.display())]
+    Checkpoint(PathBuf),
     #[error("the log '{}' is empty", .0.display())]
     Empty(PathBuf),
     #[error("line {line} of the log '{}' {why}", path.display())]
@@ -91,7 +112,10 @@ impl CheckpointFile {
             Ok(Versioned { version }) if version != u64::from(LOG_VERSION) => {
                 Err(Damage::CheckpointVersion { path, version })
             }
-            _ => Ok(serde_json::from_slice(&bytes).map_or(CheckpointFile::Damaged, CheckpointFile::Good)),
+            _ => Ok(match serde_json::from_slice::<Checkpoint>(&bytes) {
+                Ok(checkpoint) if checkpoint.is_sound() => CheckpointFile::Good(checkpoint),
+                _ => CheckpointFile::Damaged,
+            }),
         }
     }
 }
@@ -104,12 +128,17 @@ pub(crate) struct ReadLine<'a> {
 
 impl Journal {
     /// Reads the log from `checkpoint` on, or from its beginning, and calls `each` for every line.
+    ///
+    /// `witness` says how far the log must reach. Beyond what it vouches for under the boot id
+    /// `boot`, lines that cannot be read count as torn: a crash of the machine leaves such.
     pub(crate) fn read(
         log: &File,
         path: &Path,
         checkpoint: Option<Checkpoint>,
+        witness: Option<(&Witness, &str)>,
         mut each: impl FnMut(ReadLine<'_>),
     ) -> Result<Journal, Damage> {
+        let crashed_after = witness.filter(|(witness, boot)| witness.boot != *boot).map(|(witness, _)| witness.synced);
         let length = log.metadata().map_err(Damage::io("read", path))?.len();
         if length == 0 {
             return Err(Damage::Empty(path.to_owned()));
@@ -125,6 +154,10 @@ impl Journal {
             match reader.take(whole) {
                 Ok(Some(line)) => each(ReadLine { bytes: whole, line: &line }),
                 Ok(None) => {}
+                Err(_) if crashed_after.is_some_and(|synced| reader.next_start() >= synced) => {
+                    input.read_to_end(&mut bytes).map_err(Damage::io("read", path))?;
+                    break;
+                }
                 Err(Flaw::Damage(damage)) => return Err(damage),
                 Err(Flaw::Unchained { seq }) => {
                     let mut next = Vec::new();
@@ -137,19 +170,19 @@ impl Journal {
             let line = reader.resumes_with.map_or(1, |head| head.seq);
             return Err(Damage::Line { path: path.to_owned(), line, why: "is not complete".to_owned() });
         };
-        Ok(Journal { head, state: reader.state, torn: bytes })
+        let journal = Journal { head, state: reader.state, torn: bytes };
+        if let Some((witness, boot)) = witness {
+            journal.check(witness, boot, path)?;
+        }
+        Ok(journal)
     }
 
-    /// Checks that the log reaches as far as `witness` saw it reach. Only while the machine that
-    /// left it runs: after a crash, lines that were not synced may rightly be missing.
-    pub(crate) fn check(&self, witness: &Witness, boot: &str, path: &Path) -> Result<(), Damage> {
-        if witness.boot == boot && witness.end > self.head.end {
-            return Err(Damage::Cut {
-                path: path.to_owned(),
-                found: self.head.end,
-                expected: witness.end,
-                seq: witness.seq,
-            });
+    /// Checks that the log reaches as far as the witness vouches for.
+    fn check(&self, witness: &Witness, boot: &str, path: &Path) -> Result<(), Damage> {
+        let expected = witness.vouches_for(boot);
+        if expected > self.head.end {
+            let (path, found) = (path.to_owned(), self.head.end);
+            return Err(Damage::Cut { path, found, expected, seq: witness.seq });
         }
         if witness.boot == boot && witness.end == self.head.end && witness.hash != self.head.hash {
             let why = "is not the line that was written there".to_owned();

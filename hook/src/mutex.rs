@@ -36,14 +36,15 @@ pub(crate) enum LockError {
 
 /// Where the log ended when the lock was last let go.
 ///
-/// Not synced, so after a crash of the machine it says nothing. While the machine runs it is exact,
-/// and a log that is shorter than this has been cut.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// While the machine runs, `end` is exact, and a log that is shorter has been cut. After a crash of
+/// the machine lines that were never synced may rightly be missing, but none before `synced`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Witness {
     pub(crate) boot: String,
     pub(crate) seq: u64,
     pub(crate) end: u64,
     pub(crate) hash: LineHash,
+    pub(crate) synced: u64,
 }
 
 impl Mutex {
@@ -78,8 +79,17 @@ impl Mutex {
 }
 
 impl Witness {
-    /// Reads a witness from the mutex file without taking the lock.
-    pub(crate) fn read(mutex: &File) -> Option<Witness> {
+    /// What the last holder of the lock left, looked up without taking it.
+    pub(crate) fn look_up(dir: &FenceDir) -> Option<Witness> {
+        Witness::read(&File::open(dir.mutex()).ok()?)
+    }
+
+    /// Up to where the log must be whole when it is read under the boot id `boot`.
+    pub(crate) fn vouches_for(&self, boot: &str) -> u64 {
+        if self.boot == boot { self.end } else { self.synced }
+    }
+
+    fn read(mutex: &File) -> Option<Witness> {
         let mut buffer = [0; 512];
         let length = mutex.read_at(&mut buffer, 0).ok()?;
         let line = buffer[..length].split(|b| *b == b'\n').next()?;
@@ -145,7 +155,7 @@ mod tests {
         let mutex = Mutex::lock(&FenceDir::at(temp.path().to_owned()), &patience(Duration::ZERO)).unwrap();
         assert_eq!(mutex.witness(), None);
         for end in [123_456_789, 7] {
-            let witness = Witness { boot: "b".to_owned(), seq: 1, end, hash: LineHash::none() };
+            let witness = Witness { boot: "b".to_owned(), seq: 1, end, hash: LineHash::none(), synced: 0 };
             mutex.leave(&witness);
             assert_eq!(mutex.witness(), Some(witness));
         }

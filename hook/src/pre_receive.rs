@@ -6,7 +6,7 @@ use crate::{
     gate::Gate,
     plan::{Guarded, unreadable},
     process,
-    record::Record,
+    record::{GRACE, Record},
     repository::{OpenError, Repository},
     settings,
     store::Durability,
@@ -19,6 +19,7 @@ use git_fence_core::{
 };
 use std::{
     io::{self, Read},
+    os::unix::ffi::OsStrExt,
     path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
@@ -44,30 +45,36 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
     let here = process::here().map_err(|e| no_place(&e))?;
     let input = read_push();
     let push = input.as_ref().map_or_else(|_| Push::default(), Clone::clone);
-    let mut record = Record {
+    let record = |wait: Duration, enforces: bool| Record {
         dir: FenceDir::at(repository.fence_dir()),
         here: &here,
         who: environment.who(),
-        patience: Patience::of(Rules::for_repo().wait, start),
+        patience: Patience::of(wait, start),
         push: &push,
+        grace: GRACE,
+        enforces,
     };
-    let settings = settings::read(&repository.config).map_err(|e| record.refuse_unread(bad_setting(&e), None))?;
+    let settings = settings::read(&repository.config)
+        .map_err(|e| record(Rules::for_repo().wait, true).refuse_unread(bad_setting(&e), None))?;
     if settings.fences.iter().all(|rules| rules.mode == Mode::Off) {
-        record.patience = Patience::of(Duration::ZERO, start);
+        let record = Record { grace: Duration::ZERO, ..record(Duration::ZERO, false) };
         note_that_it_is_off(&record, &settings);
         return Ok(());
     }
-    record.patience = Patience::of(shortest_wait(settings.fences.iter()), start);
     let guarded = match look_at_push(input, environment, &settings, &repository) {
         Ok(guarded) if guarded.refs.is_empty() => return Ok(()),
         Ok(guarded) => guarded,
-        Err(reject) if settings.enforces() => return Err(record.refuse_unread(reject, Some(&settings))),
-        Err(reject) => return overrule(&reject.into()),
+        Err(reject) => {
+            let record = record(shortest_wait(&mut settings.fences.iter()), settings.enforces());
+            let refusal = record.refuse_unread(reject, Some(&settings));
+            return if record.enforces { Err(refusal) } else { overrule(&refusal) };
+        }
     };
-    record.patience = Patience::of(shortest_wait(guarded.fences(&settings).into_iter()), start);
-    let enforced = guarded.fences(&settings).iter().any(|rules| rules.mode == Mode::Enforce);
+    let fences = guarded.fences(&settings);
+    let enforced = fences.iter().any(|rules| rules.mode == Mode::Enforce);
+    let record = record(shortest_wait(&mut fences.into_iter()), enforced);
     let receive_pack = receive_pack.filter(|_| !settings.receive_pack_is_elsewhere);
-    match bring_to_gate(guarded, enforced, receive_pack, record, environment, &settings, &repository) {
+    match bring_to_gate(guarded, receive_pack, record, environment, &settings, &repository) {
         Err(refusal) if !enforced => overrule(&refusal),
         verdict => verdict,
     }
@@ -77,27 +84,28 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
 /// enforces, what is wrong with the push is carried along and not held against it.
 fn bring_to_gate(
     guarded: Guarded,
-    enforced: bool,
     receive_pack: Option<ReceivePack>,
     mut record: Record<'_>,
     environment: &Environment,
     settings: &Settings,
     repository: &Repository,
 ) -> Result<(), Refusal> {
-    let tokens = read_tokens(&guarded, repository, environment, settings, &record.who.pusher);
+    let pusher = environment.pusher();
+    let exempts = |rules: &Rules| rules.exempts(pusher.as_bytes());
+    let tokens = read_tokens(&guarded, repository, environment, settings, &exempts);
     let (offer, source, no_tokens) = match tokens {
         Ok((offer, source)) => (offer, source, None),
         Err(reject) => (Offer::default(), Source::None, Some(reject)),
     };
     record.who.owner = offer.owner.clone();
     let flaw = guarded.flaw.clone().or(no_tokens).or_else(|| unseen(receive_pack.as_ref(), settings));
-    if let Some(reject) = flaw.clone().filter(|_| enforced) {
+    if let Some(reject) = flaw.clone().filter(|_| record.enforces) {
         return Err(record.refuse_unread(reject, Some(settings)));
     }
     let claims = guarded.fences(settings).into_iter().map(|rules| Claim {
         rules,
         token: offer.token(&rules.fence),
-        exempt: rules.exempts(&record.who.pusher),
+        exempt: exempts(rules),
     });
     let claims = claims.collect();
     Gate { record: &record, repository, settings, guarded, claims, source, flaw, receive_pack }.pass()
@@ -141,7 +149,7 @@ fn read_tokens(
     repository: &Repository,
     environment: &Environment,
     settings: &Settings,
-    pusher: &str,
+    exempts: &dyn Fn(&Rules) -> bool,
 ) -> Result<(Offer, Source), Reject> {
     let options = environment.push_options().map_err(|e| Reject::malformed(e.to_string()))?;
     let offer = read_options(&options, settings)?;
@@ -153,7 +161,7 @@ fn read_tokens(
         return Ok((offer, Source::None));
     }
     // One stamped branch does not speak for the others of its fence.
-    let exempt = |fence: &FenceName| settings.rules(fence).is_some_and(|rules| rules.exempts(pusher));
+    let exempt = |fence: &FenceName| settings.rules(fence).is_some_and(exempts);
     if let Some(planned) = unstamped.into_iter().find(|planned| !exempt(&planned.fence)) {
         return Err(Reject::Missing { fence: planned.fence, name: Some(planned.name) });
     }
@@ -169,7 +177,7 @@ fn unseen(receive_pack: Option<&ReceivePack>, settings: &Settings) -> Option<Rej
 
 /// A gate that was switched off says so once in the log. It refuses nothing, so it waits for nothing.
 fn note_that_it_is_off(record: &Record<'_>, settings: &Settings) {
-    if record.dir.is_blank() {
+    if !record.dir.log().exists() {
         return;
     }
     if let Ok(store) = record.open(settings) {
@@ -178,7 +186,7 @@ fn note_that_it_is_off(record: &Record<'_>, settings: &Settings) {
 }
 
 /// How long the push may wait in all: no longer than any of its fences allows.
-fn shortest_wait<'a>(fences: impl Iterator<Item = &'a Rules>) -> Duration {
+fn shortest_wait(fences: &mut dyn Iterator<Item = &Rules>) -> Duration {
     fences.map(|rules| rules.wait).min().unwrap_or_default()
 }
 

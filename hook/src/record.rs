@@ -7,7 +7,12 @@ use crate::{
     store::{Durability, Store, StoreError},
     voice::Refusal,
 };
-use git_fence_core::{AskedRef, Event, Place, Push, Reject, Settings, Source, Token, Who};
+use git_fence_core::{AskedRef, Event, Place, Push, Refused, Reject, Settings, Source, Token, Who};
+use std::time::Duration;
+
+/// The lock is held for moments only. So long it is waited for even where patience has run out, or
+/// a refusal would go unrecorded because another is just being written.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// What every line about this push has in common.
 pub(crate) struct Record<'a> {
@@ -16,6 +21,10 @@ pub(crate) struct Record<'a> {
     pub(crate) who: Who,
     pub(crate) patience: Patience,
     pub(crate) push: &'a Push,
+    /// For how long the lock is waited for where patience has run out.
+    pub(crate) grace: Duration,
+    /// Whether a refusal is one. Where no fence enforces, it is only on record.
+    pub(crate) enforces: bool,
 }
 
 impl Record<'_> {
@@ -23,8 +32,9 @@ impl Record<'_> {
     /// taken down.
     pub(crate) fn open(&self, settings: &Settings) -> Result<Store, Refusal> {
         let mut store = match self.lock() {
-            Err(StoreError::Damage(Damage::NoLog(_))) if settings.init_at_first_push && self.dir.is_blank() => {
-                Store::begin(&self.dir, &self.who.pusher, &self.patience).and_then(|()| self.lock())
+            Err(StoreError::Damage(Damage::NoLog(_))) if settings.init_at_first_push => {
+                let begun = Store::begin(&self.dir, &self.who.pusher, &self.here.boot, &self.patience);
+                begun.and_then(|()| self.lock())
             }
             locked => locked,
         }
@@ -37,7 +47,7 @@ impl Record<'_> {
     }
 
     fn lock(&self) -> Result<Store, StoreError> {
-        Store::lock(&self.dir, &self.here.boot, &self.patience)
+        Store::lock(&self.dir, &self.here.boot, &self.patience.with_grace(self.grace))
     }
 
     /// Refuses a push about whose tokens nothing is known.
@@ -63,7 +73,7 @@ impl Record<'_> {
     ) -> Refusal {
         let fence = reject.fence().cloned();
         let mark = fence.as_ref().map(|fence| store.state().fence(fence).mark);
-        let rejected = Event::PushRejected {
+        let refused = Refused {
             code: reject.code(),
             reason: reject.to_string(),
             fence: fence.clone(),
@@ -75,7 +85,8 @@ impl Record<'_> {
             count: self.push.commands.len(),
             elapsed_us: self.elapsed_us(),
         };
-        match store.append(rejected).and_then(|()| store.commit(Durability::Lazy)) {
+        let event = if self.enforces { Event::PushRejected(refused) } else { Event::PushObserved(refused) };
+        match store.append(event).and_then(|()| store.commit(Durability::Lazy)) {
             Ok(()) => Refusal { reject, fence, token, mark },
             Err(e) => self.broken(&e),
         }
@@ -94,6 +105,9 @@ impl Record<'_> {
             }
             StoreError::Damage(Damage::NoLog(_)) => {
                 "nothing was written. The server's operator begins the log with  git-fence-hook install"
+            }
+            StoreError::Damage(Damage::LostLog(_)) => {
+                "nothing was written. The server's operator restores it from a backup;  git-fence-hook status  says what else there is"
             }
             StoreError::Damage(Damage::Io { .. }) => {
                 "nothing was written. The server's operator makes room, or lets the pusher's user write there"

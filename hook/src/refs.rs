@@ -9,13 +9,14 @@ use gix::{
     bstr::ByteSlice,
     refs::{FullName, Target, file::loose::Reference, packed},
 };
+use rustix::{fs::OFlags, io::Errno};
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    fs,
-    io::{self, Write as _},
-    os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
 };
@@ -107,15 +108,29 @@ impl Repository {
 
     fn look_up_loose(&self, name: &FullName) -> Result<Option<Found>, RefError> {
         let ref_name = || RefName::new(name.as_bstr().to_vec());
-        let content = match fs::read(self.common_dir.join(OsStr::from_bytes(name.as_bstr()))) {
+        let path = self.common_dir.join(OsStr::from_bytes(name.as_bstr()));
+        let content = match read_without_following(&path) {
             Ok(content) => content,
             Err(e) if is_no_file(&e) => return Ok(None),
+            // The oldest form of a symbolic ref is a link. Its text is the ref, and not a path.
+            Err(e) if e.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                return self.look_up_link(&path, &ref_name());
+            }
             Err(e) => return Err(RefError::Unreadable(ref_name(), e.to_string())),
         };
         let reference = Reference::try_from_path(name.clone(), &content, self.object_hash).ok();
         let found = reference.and_then(|reference| Found::in_target(reference.target));
         let nothing = || RefError::Unreadable(ref_name(), "its file holds neither an object id nor a ref".to_owned());
         found.map(Some).ok_or_else(nothing)
+    }
+
+    fn look_up_link(&self, path: &Path, name: &RefName) -> Result<Option<Found>, RefError> {
+        let target = fs::read_link(path).map_err(|e| RefError::Unreadable(name.clone(), e.to_string()))?;
+        let target = RefName::new(target.as_os_str().as_bytes());
+        if !is_possible(&target) {
+            return Err(RefError::Unreadable(name.clone(), "it is a link to something that is no ref".to_owned()));
+        }
+        Ok(Some(Found::Symbolic(target)))
     }
 
     fn open_packed_refs(&self) -> Result<Option<packed::Buffer>, RefError> {
@@ -207,6 +222,14 @@ impl Found {
             Target::Object(id) => ObjectId::parse(id.to_hex().to_string().as_bytes()).ok().flatten().map(Found::Value),
         }
     }
+}
+
+fn read_without_following(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let mut file = File::options().read(true).custom_flags(no_follow).open(path)?;
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// Whether git can have a ref of this name, below `refs/`.

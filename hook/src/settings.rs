@@ -18,7 +18,7 @@ pub(crate) enum SettingsError {
     Value { key: String, value: String, expected: &'static str },
     #[error("setting 'fence.{name}': {source}")]
     Name { name: String, source: git_fence_core::FenceNameError },
-    #[error("fence '{0}' guards nothing: it has settings but no fence.{0}.refs")]
+    #[error("fence '{0}' guards nothing: no fence.refs or fence.{0}.refs says what")]
     GuardsNothing(FenceName),
 }
 
@@ -43,7 +43,11 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
     }
     // The fence 'repo' takes what the named ones leave, wherever its own settings stand.
     let repo = fences.iter().position(|rules| rules.fence == FenceName::repo()).map(|at| fences.remove(at));
-    fences.push(repo.unwrap_or(defaults));
+    let repo = repo.unwrap_or(defaults);
+    if repo.refs.is_empty() {
+        return Err(SettingsError::GuardsNothing(repo.fence));
+    }
+    fences.push(repo);
     Ok(Settings {
         fences,
         receive_pack_is_elsewhere: shared.one("receivePack", false, |value| match value {

@@ -6,7 +6,7 @@ use crate::{
     refs::RefError,
     repository::Repository,
 };
-use git_fence_core::{Evidence, InFlight, Place, PlannedRef, Rules, Settings, View, refs_say_over};
+use git_fence_core::{Evidence, InFlight, Place, PlannedRef, Rules, Settings, View, refs_say_over, text};
 use rustix::fd::OwnedFd;
 use std::{thread, time::Duration};
 
@@ -19,24 +19,31 @@ pub(crate) enum Fate {
     Running(Option<OwnedFd>),
 }
 
-/// Looks whether `flight` is over, from `here`; `bound` is how long one that cannot be seen may take.
+/// Where one looks from, and for how long one has been looking.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lookout<'a> {
+    pub(crate) here: &'a Place,
+    pub(crate) watched: Duration,
+}
+
+/// Looks whether `flight` is over; `bound` is how long one that cannot be seen may take.
 ///
 /// The process is looked at before the refs: refs that are read after its end are final.
 pub(crate) fn fate_of(
     flight: &InFlight,
     plan: &[PlannedRef],
-    here: &Place,
+    lookout: Lookout<'_>,
     bound: Duration,
     repository: &Repository,
 ) -> Result<Fate, RefError> {
-    let pidfd = match (here.view_of(&flight.place), &flight.receive_pack) {
+    let pidfd = match (lookout.here.view_of(&flight.place), &flight.receive_pack) {
         (View::Rebooted, _) => return Ok(Fate::Over(Evidence::Rebooted)),
         (View::Clear, Some(receive_pack)) => match process::look_at(receive_pack) {
             Seen::Dead => return Ok(Fate::Over(Evidence::ReceivePackGone)),
             Seen::Alive(pidfd) => pidfd,
         },
         (View::Clear, None) | (View::Hidden, _) => {
-            if age_of(flight, here).is_some_and(|age| age >= bound) {
+            if age_of(flight, lookout) >= bound {
                 return Ok(Fate::Over(Evidence::TimePassed));
             }
             None
@@ -68,11 +75,15 @@ fn all_moved(plan: &[PlannedRef], repository: &Repository) -> Result<bool, RefEr
     Ok(true)
 }
 
-fn age_of(flight: &InFlight, here: &Place) -> Option<Duration> {
-    if here.boot == flight.place.boot {
-        return Some(Duration::from_millis(clock::uptime_ms().saturating_sub(flight.place.uptime_ms)));
-    }
-    clock::distance_from_now(&flight.time)
+/// For how long a push has certainly been under way. Other machines' clocks may be wrong, and one
+/// that is ahead must not make it look older: then only what was watched from here counts.
+fn age_of(flight: &InFlight, lookout: Lookout<'_>) -> Duration {
+    let recorded = if lookout.here.boot == flight.place.boot {
+        Duration::from_millis(clock::uptime_ms().saturating_sub(flight.place.uptime_ms))
+    } else {
+        clock::time_since(&flight.time)
+    };
+    recorded.max(lookout.watched)
 }
 
 /// Waits a moment for the push in the slot: until its receive-pack ends, at most `moment`.
@@ -88,6 +99,6 @@ pub(crate) fn wait_a_moment(pidfd: Option<&OwnedFd>, moment: Duration) {
 /// Who is in the slot, for those who wait: made of text that was tamed when it was recorded.
 pub(crate) fn describe(flight: &InFlight, fence: &git_fence_core::FenceName) -> String {
     let token = flight.token_for(fence).map_or("a push without a token".to_owned(), |token| format!("token {token}"));
-    let owner = flight.who.owner.as_ref().map_or(String::new(), |owner| format!(" ('{owner}')"));
-    format!("{token} of '{}'{owner}, let through at {}", flight.who.pusher, flight.time)
+    let owner = flight.who.owner.as_ref().map_or(String::new(), |owner| format!(" ({})", text::in_quotes(owner)));
+    format!("{token} of {}{owner}, let through at {}", text::in_quotes(&flight.who.pusher), flight.time)
 }

@@ -8,8 +8,8 @@ use crate::{
     process,
     repository::Repository,
     settings,
-    slot::{self, Fate},
-    store::read_plan,
+    slot::{self, Fate, Lookout},
+    store::{missing_log, read_plan},
     surroundings::Environment,
 };
 use git_fence_core::{
@@ -20,6 +20,7 @@ use std::{
     fs::File,
     io::{self, Write},
     path::Path,
+    time::Duration,
 };
 
 #[derive(Serialize)]
@@ -71,33 +72,30 @@ pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(
 pub(crate) fn read_state(dir: &FenceDir, here: &Place) -> Result<State, Failure> {
     let path = dir.log();
     // The witness first: the log only grows, so it reaches at least as far when it is read after.
-    let witness = File::open(dir.mutex()).ok().and_then(|mutex| Witness::read(&mutex));
+    let witness = Witness::look_up(dir);
     let checkpoint = match CheckpointFile::read(dir)? {
         CheckpointFile::Good(checkpoint) => Some(checkpoint),
         CheckpointFile::Missing | CheckpointFile::Damaged => None,
     };
-    let log = open_log(&path)?;
-    let journal = Journal::read(&log, &path, checkpoint, |_| {})?;
-    if let Some(witness) = witness {
-        journal.check(&witness, &here.boot, &path)?;
-    }
-    Ok(journal.state)
+    let witness = witness.as_ref().map(|witness| (witness, here.boot.as_str()));
+    Ok(Journal::read(&open_log(dir)?, &path, checkpoint, witness, |_| {})?.state)
 }
 
-pub(crate) fn open_log(path: &Path) -> Result<File, Damage> {
-    File::open(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Damage::NoLog(path.to_owned()),
-        _ => Damage::io("read", path)(e),
+pub(crate) fn open_log(dir: &FenceDir) -> Result<File, Damage> {
+    File::open(dir.log()).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => missing_log(dir),
+        _ => Damage::io("read", dir.log())(e),
     })
 }
 
 /// The next push settles those that are over. Until then they are shown as they will be settled.
 fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: State) -> Result<Status, Failure> {
     let dir = FenceDir::at(repository.fence_dir());
+    let lookout = Lookout { here, watched: Duration::ZERO };
     for flight in state.in_flight.clone() {
         let plan = read_plan(&dir, &flight)?;
         let bound = slot::bound_of(&flight, settings);
-        if let Fate::Over(evidence) = slot::fate_of(&flight, &plan, here, bound, repository).map_err(unreadable)? {
+        if let Fate::Over(evidence) = slot::fate_of(&flight, &plan, lookout, bound, repository).map_err(unreadable)? {
             let seen = repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
             let settled = settle(&flight, &plan, &seen).on_record(&flight, &state, plan.len(), evidence);
             let applied = state.apply(0, &flight.time, &settled);

@@ -60,6 +60,8 @@ pub(crate) struct Store {
     pending: Vec<u8>,
     /// The end of the last checkpoint.
     checkpointed: u64,
+    /// Up to where the log is known to be synced.
+    synced: u64,
     /// Files that are not needed any more once what was appended is written.
     obsolete: Vec<PathBuf>,
     // Last, so that it is let go after everything else.
@@ -75,7 +77,7 @@ impl Store {
         }
         let mutex = Mutex::lock(dir, patience).map_err(|e| locking(e, dir.mutex()))?;
         let log = match OpenOptions::new().read(true).append(true).open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Damage::NoLog(path).into()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing_log(dir).into()),
             opened => opened.map_err(Damage::io("open", &path))?,
         };
         wait_for_flock(&log, patience).map_err(|e| locking(e, path.clone()))?;
@@ -87,10 +89,8 @@ impl Store {
             CheckpointFile::Missing | CheckpointFile::Damaged => None,
         };
         let checkpointed = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.head.end);
-        let journal = Journal::read(&log, &path, checkpoint, |_| {})?;
-        if let Some(witness) = mutex.witness() {
-            journal.check(&witness, boot, &path)?;
-        }
+        let witness = mutex.witness();
+        let journal = Journal::read(&log, &path, checkpoint, witness.as_ref().map(|it| (it, boot)), |_| {})?;
         let mut store = Store {
             dir: dir.clone(),
             boot: boot.to_owned(),
@@ -101,6 +101,7 @@ impl Store {
             torn: journal.torn,
             pending: Vec::new(),
             checkpointed,
+            synced: witness.map_or(checkpointed, |witness| witness.synced),
             obsolete: Vec::new(),
             mutex,
         };
@@ -109,18 +110,26 @@ impl Store {
     }
 
     /// Begins the log. Under the mutex: of two first pushes one begins it.
-    pub(crate) fn begin(dir: &FenceDir, by: &str, patience: &Patience) -> Result<(), StoreError> {
+    pub(crate) fn begin(dir: &FenceDir, by: &str, boot: &str, patience: &Patience) -> Result<(), StoreError> {
         dir.make().map_err(Damage::io("make", dir.path()))?;
-        let _mutex = Mutex::lock(dir, patience).map_err(|e| locking(e, dir.mutex()))?;
+        let mutex = Mutex::lock(dir, patience).map_err(|e| locking(e, dir.mutex()))?;
         let path = dir.log();
         if path.exists() {
             return Ok(());
         }
+        if let lost @ Damage::LostLog(_) = missing_log(dir) {
+            return Err(lost.into());
+        }
         let begun = Event::LogBegun { version: LOG_VERSION, pusher: by.to_owned() };
         let line = Line { seq: 1, time: clock::now(), event: begun, prev: LineHash::none() };
-        dir.replace(&path, &serialise(&line), true).map_err(Damage::io("write", &path))?;
+        let bytes = serialise(&line);
+        dir.replace(&path, &bytes, true).map_err(Damage::io("write", &path))?;
         let sync_names = File::open(dir.path()).and_then(|opened| opened.sync_all());
-        Ok(sync_names.map_err(Damage::io("sync", dir.path()))?)
+        sync_names.map_err(Damage::io("sync", dir.path()))?;
+        let end = bytes.len() as u64;
+        let hash = hash_line(&bytes[..bytes.len() - 1]);
+        mutex.leave(&Witness { boot: boot.to_owned(), seq: 1, end, hash, synced: end });
+        Ok(())
     }
 
     /// Where all fences stand, appended events included.
@@ -154,6 +163,8 @@ impl Store {
         if self.pending.is_empty() {
             return Ok(());
         }
+        // What makes a file needless must be there to stay before the file goes.
+        let durability = if self.obsolete.is_empty() { durability } else { Durability::Synced };
         if let Err(damage) = self.write_pending(durability) {
             // Whoever was to be let through is refused: no line may say otherwise. If even this
             // fails, a torn line is set aside and an accepted one settled as moving nothing.
@@ -161,7 +172,10 @@ impl Store {
             return Err(damage.into());
         }
         let Head { seq, end, ref hash, .. } = self.head;
-        self.mutex.leave(&Witness { boot: self.boot.clone(), seq, end, hash: hash.clone() });
+        if durability == Durability::Synced {
+            self.synced = end;
+        }
+        self.mutex.leave(&Witness { boot: self.boot.clone(), seq, end, hash: hash.clone(), synced: self.synced });
         for path in &self.obsolete {
             let _ = fs::remove_file(path);
         }
@@ -213,7 +227,7 @@ impl Store {
 
     /// Failing to write a checkpoint costs the next push time and nothing else.
     fn write_checkpoint(&self) {
-        let checkpoint = Checkpoint { version: LOG_VERSION, head: self.head.clone(), state: self.state.clone() };
+        let checkpoint = Checkpoint::of(self.head.clone(), self.state.clone());
         if let Ok(bytes) = serde_json::to_vec(&checkpoint) {
             let _ = self.dir.replace(&self.dir.checkpoint(), &bytes, false);
         }
@@ -246,6 +260,15 @@ pub(crate) fn read_plan(dir: &FenceDir, flight: &InFlight) -> Result<Vec<Planned
     let path = dir.plan_of(flight.push);
     let whole = fs::read(&path).ok().and_then(|bytes| flight.plan.read_back(&bytes));
     whole.ok_or(StoreError::PlanLost { push: flight.push, path })
+}
+
+/// A log that was never begun, or one that was and is gone.
+pub(crate) fn missing_log(dir: &FenceDir) -> Damage {
+    if dir.checkpoint().exists() || Witness::look_up(dir).is_some() {
+        Damage::LostLog(dir.log())
+    } else {
+        Damage::NoLog(dir.log())
+    }
 }
 
 fn serialise(line: &Line) -> Vec<u8> {

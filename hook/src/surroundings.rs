@@ -45,10 +45,16 @@ impl Environment {
             .collect()
     }
 
-    /// Who is pushing, as the host says; without a word from it, the user this process runs as.
-    pub(crate) fn who(&self) -> Who {
+    /// The pusher's name to the byte, as the host says; without a word from it, the user this
+    /// process runs as.
+    pub(crate) fn pusher(&self) -> OsString {
         let named = PUSHER.iter().find_map(|name| self.get(name));
-        let pusher = named.map_or_else(os_user, |name| text::one_line(name.as_bytes(), LONGEST_NAME));
+        named.map_or_else(|| os_user().into(), OsString::from)
+    }
+
+    /// Who is pushing, fit to be shown.
+    pub(crate) fn who(&self) -> Who {
+        let pusher = text::one_line(self.pusher().as_bytes(), LONGEST_NAME);
         let ssh = self.get("SSH_CONNECTION").and_then(|all| all.as_bytes().split(|b| *b == b' ').next());
         let address = ssh.or_else(|| self.get("REMOTE_ADDR").map(OsStrExt::as_bytes));
         Who { owner: None, pusher, address: address.map(|address| text::one_line(address, LONGEST_NAME)) }

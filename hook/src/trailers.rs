@@ -1,10 +1,10 @@
 //! Tokens from trailers: for clients that cannot send push options.
 
 use crate::{repository::Repository, surroundings::Environment};
-use git_fence_core::{ObjectId, Offer, PlannedRef, Reject, Settings, TRAILER, read_trailer};
+use git_fence_core::{FenceName, ObjectId, Offer, PlannedRef, Reject, Settings, TRAILER, read_trailer};
 use gix::{
     bstr::ByteSlice,
-    objs::{Exists, Kind, commit::MessageRef},
+    objs::{FindHeader, Kind, commit::MessageRef},
     odb::Handle,
     prelude::FindExt,
 };
@@ -33,7 +33,7 @@ pub(crate) fn read(
     let mut stamps = Stamps { offer: Offer::default(), unstamped: Vec::new() };
     for planned in refs {
         let is_stamped = match &planned.new {
-            Some(id) => objects.tokens_in(id, settings, &mut stamps.offer)?,
+            Some(id) => objects.tokens_in(id, &planned.fence, settings, &mut stamps.offer)?,
             None => false,
         };
         if !is_stamped {
@@ -60,7 +60,14 @@ impl Objects {
     }
 
     /// Adds the tokens that `id` carries to `offer`: of an annotated tag its own, then the commit's.
-    fn tokens_in(&self, id: &ObjectId, settings: &Settings, offer: &mut Offer) -> Result<bool, Reject> {
+    /// Says whether one is for `fence`.
+    fn tokens_in(
+        &self,
+        id: &ObjectId,
+        fence: &FenceName,
+        settings: &Settings,
+        offer: &mut Offer,
+    ) -> Result<bool, Reject> {
         let mut next = gix::ObjectId::from_hex(id.as_str().as_bytes()).map_err(|e| unreadable(id.as_str(), &e))?;
         loop {
             let mut buffer = Vec::new();
@@ -79,9 +86,9 @@ impl Objects {
             };
             let mut found = false;
             for value in token_trailers(message) {
-                let (fence, token) = read_trailer(&value, &next.to_hex_with_len(12).to_string(), settings)?;
-                offer.add(fence, token)?;
-                found = true;
+                let (named, token) = read_trailer(&value, &next.to_hex_with_len(12).to_string(), settings)?;
+                found |= named == *fence;
+                offer.add(named, token)?;
             }
             match target {
                 Some(target) if !found => next = target,
@@ -91,8 +98,13 @@ impl Objects {
     }
 
     fn find<'b>(&self, id: &gix::ObjectId, buffer: &'b mut Vec<u8>) -> Result<(Kind, &'b [u8]), Reject> {
-        let holder = self.stores.iter().find(|store| store.exists(id));
-        let Some(store) = holder else { return Err(unreadable(&id.to_string(), &"it is not there")) };
+        let header = |store: &'_ Handle| store.try_header(id).ok().flatten();
+        let held = self.stores.iter().find_map(|store| Some((store, header(store)?)));
+        let Some((store, header)) = held else { return Err(unreadable(&id.to_string(), &"it is not there")) };
+        if matches!(header.kind, Kind::Blob | Kind::Tree) {
+            // It has no message, and may be larger than the memory.
+            return Ok((header.kind, &[]));
+        }
         let data = store.find(id, buffer).map_err(|e| unreadable(&id.to_string(), &e))?;
         Ok((data.kind, data.data))
     }

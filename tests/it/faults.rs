@@ -239,6 +239,28 @@ fn a_hook_that_no_receive_pack_has_started_refuses_unless_told_otherwise() {
     world.configure("fence.wait", "0");
     run("7").assert_landed();
     assert_eq!(world.events("push.settled").last().unwrap()["evidence"], "time-passed");
+    // Its time begins when it is let through, not when it began to wait.
+    let uptime = |line: &serde_json::Value| line["place"]["uptime_ms"].as_u64().unwrap();
+    let accepted = world.events("push.accepted");
+    assert!(accepted.windows(2).all(|two| uptime(&two[0]) <= uptime(&two[1])));
+}
+
+/// Twelve that wait and are told at the same moment that they waited in vain: all are on record.
+#[test]
+fn every_refusal_is_on_record_also_when_all_come_at_once() {
+    let world = World::new(&any_git());
+    world.configure("fence.wait", "500ms");
+    world.stall_update_of("t5");
+    let five = world.start_push("t5", "5");
+    world.pid_in("stalled");
+    let waiting: Vec<_> = (10..22).map(|token| world.start_push(&format!("t{token}"), &token.to_string())).collect();
+    for push in waiting {
+        push.wait().assert_refused("FENCE-BUSY");
+    }
+    assert_eq!(world.events("push.rejected").len(), 12);
+    world.go();
+    five.wait().assert_landed();
+    world.assert_log_is_whole();
 }
 
 /// A hook that is stopped while it holds the lock stops everybody else, for as long as they wait.

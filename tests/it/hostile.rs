@@ -89,7 +89,7 @@ fn names_that_git_does_not_allow_are_refused_and_never_become_paths() {
 fn truncated_input_is_refused() {
     let world = World::new(&any_git());
     let line = format!("{} {} refs/heads/main\n", "0".repeat(40), "a".repeat(40));
-    for cut in [1, 40, 41, 82, line.len() - 1, line.len() + 10] {
+    for cut in [0, 1, 40, 41, 82, line.len() - 1, line.len() + 10] {
         let input = world.path("input");
         fs::write(&input, &(line.clone() + &line)[..cut]).unwrap();
         let mut hook = world.hook_program();
@@ -97,7 +97,7 @@ fn truncated_input_is_refused() {
         let ran = Pushed::from(&hook.stdin(fs::File::open(&input).unwrap()).output().unwrap());
         ran.assert_refused("FENCE-MALFORMED");
     }
-    assert_eq!(world.events("push.rejected").len(), 6);
+    assert_eq!(world.events("push.rejected").len(), 7);
 }
 
 #[test]

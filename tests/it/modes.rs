@@ -1,6 +1,6 @@
 //! The settings: observe, off, tokenless, exempt, ties, named fences, and where they are read from.
 
-use crate::support::{Pushed, World, any_git, gits, story, wait_until};
+use crate::support::{Pushed, Running, World, any_git, gits, story, wait_until};
 use std::fs;
 
 #[test]
@@ -99,6 +99,7 @@ fn exempt_pushers_need_no_token_but_a_stale_one_is_still_refused() {
     push_as("anna", &[]).assert_landed();
     push_as("web editor", &[]).assert_landed();
     push_as("bob", &[]).assert_refused("FENCE-MISSING");
+    push_as("an\u{200b}na", &[]).assert_refused("FENCE-MISSING");
     push_as("anna", &["fence-token=5"]).assert_refused("FENCE-STALE");
     assert_eq!(world.mark(), 5, "a push without a token moves no mark");
     world.configure("fence.tokenless", "allow");
@@ -118,7 +119,7 @@ fn a_tokenless_push_waits_for_the_one_in_flight_and_is_waited_for() {
     world.configure("fence.wait", "200ms");
     world.stall_update_of("slow");
     let commit = world.commit("without a token");
-    let slow = crate::support::Running::start(&mut world.push_command(&[&format!("{commit}:refs/heads/slow")], &[]));
+    let slow = Running::start(&mut world.push_command(&[&format!("{commit}:refs/heads/slow")], &[]));
     world.pid_in("stalled");
     world.push_token("main", "5").assert_refused("FENCE-BUSY");
     world.push(&["HEAD:refs/heads/other"], &[]).assert_refused("FENCE-BUSY");
@@ -180,7 +181,7 @@ fn named_fences_have_their_own_marks_and_slots() {
         );
         let commit = world.commit("slow");
         let refspec = format!("{commit}:refs/heads/deploy/slow");
-        let slow = crate::support::Running::start(&mut world.push_command(&[&refspec], &["fence-token=deploy:5"]));
+        let slow = Running::start(&mut world.push_command(&[&refspec], &["fence-token=deploy:5"]));
         wait_until("the push stalls", || world.server().join("stalled").exists());
         world.push_token("main", "52").assert_landed();
         world.push(&["HEAD:refs/heads/deploy/us2"], &["fence-token=deploy:6"]).assert_refused("FENCE-BUSY");
@@ -249,6 +250,17 @@ fn settings_come_from_every_level_of_gits_configuration() {
     world.ok(world.git("server.git").args(["config", "--unset", key]));
     push(&|_| {}).assert_refused("FENCE-MISSING");
 
+    // A condition that only git itself can judge.
+    world.configure("remote.up.url", "https://example.com/up.git");
+    world.configure("includeIf.hasconfig:remote.*.url:https://example.com/**.path", global.to_str().unwrap());
+    push(&|_| {}).assert_landed();
+    world.ok(world.git("server.git").args([
+        "config",
+        "--remove-section",
+        "includeIf.hasconfig:remote.*.url:https://example.com/**",
+    ]));
+    push(&|_| {}).assert_refused("FENCE-MISSING");
+
     // `git -c` on the server's side.
     let receive_pack = "git -c fence.tokenless=allow receive-pack";
     push(&|push| _ = push.arg(format!("--receive-pack={receive_pack}"))).assert_landed();
@@ -257,9 +269,13 @@ fn settings_come_from_every_level_of_gits_configuration() {
 #[test]
 fn a_setting_that_does_not_parse_closes_the_gate_and_is_named() {
     let world = World::new(&any_git());
-    for (key, value) in
-        [("fence.mode", "of"), ("fence.wait", "soon"), ("fence.x.refs", "heads"), ("fence.A/b.refs", "refs/heads/*")]
-    {
+    for (key, value) in [
+        ("fence.mode", "of"),
+        ("fence.wait", "soon"),
+        ("fence.x.refs", "heads"),
+        ("fence.A/b.refs", "refs/heads/*"),
+        ("fence.refs", ""),
+    ] {
         world.configure(key, value);
         let pushed = world.push_token("main", "5");
         pushed.assert_refused("FENCE-BROKEN");
@@ -267,6 +283,105 @@ fn a_setting_that_does_not_parse_closes_the_gate_and_is_named() {
         world.ok(world.git("server.git").args(["config", "--unset-all", key]));
     }
     // A file of git's own that is broken closes it too.
-    assert_eq!(world.events("push.rejected").len(), 4, "also these are on record");
+    assert_eq!(world.events("push.rejected").len(), 5, "also these are on record");
     world.push_token("main", "5").assert_landed();
+}
+
+/// A fence that only watches must not let anybody past one that enforces.
+#[test]
+fn an_observing_fence_does_not_open_an_enforcing_one() {
+    for observer in ["aaa", "zzz"] {
+        let world = World::new(&any_git());
+        world.configure(&format!("fence.{observer}.refs"), "refs/heads/watched/*");
+        world.configure(&format!("fence.{observer}.mode"), "observe");
+        world.configure("fence.repo.maxJump", "100");
+        world.configure("fence.wait", "200ms");
+        world.stall_update_of("slow");
+        let both = |token: u32| [format!("fence-token={token}"), format!("fence-token={observer}:{token}")];
+        let commit = world.commit("over both");
+        let refspecs = [format!("{commit}:refs/heads/slow"), format!("{commit}:refs/heads/watched/a")];
+        let options = both(5);
+        let five = Running::start(&mut world.push_command(&[&refspecs[0], &refspecs[1]], &[&options[0], &options[1]]));
+        world.pid_in("stalled");
+        let over_both = ["HEAD:refs/heads/six", "HEAD:refs/heads/watched/six"];
+        let options = both(6);
+        world.push(&over_both, &[&options[0], &options[1]]).assert_refused("FENCE-BUSY");
+        // The watched fence alone keeps nobody out.
+        let watched = format!("fence-token={observer}:7");
+        world.push(&["HEAD:refs/heads/watched/b"], &[&watched]).assert_landed();
+        // Nor may its being occupied hide that the token is a jump at the other.
+        world.go();
+        five.wait().assert_landed();
+        fs::remove_file(world.server().join("go")).unwrap();
+        fs::remove_file(world.server().join("stalled")).unwrap();
+        world.write_hook("update", "case $1 in refs/heads/watched/slow) >stalled; while [ -e stalled ] && ! [ -e go ]; do sleep 0.02; done;; esac");
+        let commit = world.commit("watched only");
+        let refspec = format!("{commit}:refs/heads/watched/slow");
+        let slow = Running::start(&mut world.push_command(&[&refspec], &[&format!("fence-token={observer}:8")]));
+        wait_until("the watched push stalls", || world.server().join("stalled").exists());
+        let options = both(999_999);
+        world.push(&over_both, &[&options[0], &options[1]]).assert_refused("FENCE-JUMP");
+        world.go();
+        slow.wait().assert_landed();
+        world.assert_log_is_whole();
+    }
+}
+
+#[test]
+fn observing_ends_no_push_and_records_also_what_it_cannot_read() {
+    let world = World::new(&any_git());
+    world.configure("fence.mode", "observe");
+    world.configure("fence.wait", "400ms");
+    world.configure("fence.evictAfter", "1ms");
+    world.stall_update_of("t5");
+    let five = world.start_push("t5", "5");
+    world.pid_in("stalled");
+    world.push_token("main", "6").assert_landed();
+    assert_eq!(world.events("push.evicted").len(), 0);
+    world.go();
+    five.wait().assert_landed();
+    let mut push = world.push_command(&["HEAD:refs/heads/x"], &["fence-token=7"]);
+    Pushed::from(&push.arg("--receive-pack=git --namespace=ns receive-pack").output().unwrap()).assert_landed();
+    assert_eq!(world.events("push.observed")[0]["code"], "FENCE-MALFORMED");
+}
+
+/// A push is let through under one set of settings and a fence is added while it is on its way: its
+/// refs may be that fence's now.
+#[test]
+fn a_push_from_before_a_change_of_settings_is_in_everybodys_way() {
+    let world = World::new(&any_git());
+    world.push_token("main", "1").assert_landed();
+    world.configure("fence.wait", "200ms");
+    world.write_hook(
+        "update",
+        "case $1 in refs/heads/deploy/slow) >stalled; while [ -e stalled ] && ! [ -e go ]; do sleep 0.02; done;; esac",
+    );
+    let commit = world.commit("slow");
+    let refspec = format!("{commit}:refs/heads/deploy/slow");
+    let slow = Running::start(&mut world.push_command(&[&refspec], &["fence-token=5"]));
+    wait_until("the push stalls", || world.server().join("stalled").exists());
+    world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+    world.push(&["HEAD:refs/heads/deploy/eu"], &["fence-token=deploy:6"]).assert_refused("FENCE-BUSY");
+    world.go();
+    slow.wait().assert_landed();
+    world.push(&["HEAD:refs/heads/deploy/eu"], &["fence-token=deploy:6"]).assert_landed();
+    world.assert_log_is_whole();
+}
+
+/// Two that wait with different settings must not fill the log with the difference.
+#[test]
+fn waiting_writes_nothing() {
+    let world = World::new(&any_git());
+    world.configure("fence.wait", "1s");
+    world.stall_update_of("t5");
+    let five = world.start_push("t5", "5");
+    world.pid_in("stalled");
+    let six = world.start_push("t6", "6");
+    wait_until("six waits", || six.has_said("waiting"));
+    world.configure("fence.exempt", "somebody");
+    world.push_token("t7", "7").assert_refused("FENCE-BUSY");
+    six.wait().assert_refused("FENCE-BUSY");
+    assert!(world.audit().len() < 12, "{} lines", world.audit().len());
+    world.go();
+    five.wait().assert_landed();
 }

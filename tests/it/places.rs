@@ -1,6 +1,10 @@
 //! Kinds of repositories, and ways to reach them.
 
-use crate::support::{Pushed, World, any_git, fixture, gits, wait_until, write_script};
+use crate::support::{
+    Pushed, World, any_git, fixture, gits,
+    raw::{self, RawCommand},
+    wait_until, write_script,
+};
 use std::{
     fs,
     net::TcpListener,
@@ -61,6 +65,16 @@ fn symbolic_refs_lead_into_the_fence(world: &World, token: u64) {
             assert_eq!(world.mark(), token, "{name}");
         } else {
             assert_eq!(pushed.code(), None, "git declined it, not the gate: {}", pushed.text);
+        }
+    }
+    if world.server().join("packed-refs").exists() || !world.server().join("reftable").exists() {
+        // The oldest form: a symbolic link, whose text is the ref and not a path.
+        std::os::unix::fs::symlink("refs/heads/main", world.server().join("refs/outside/link")).unwrap();
+        let old = world.server_ref("refs/heads/main").unwrap();
+        let null = "0".repeat(old.len());
+        let delete = [RawCommand::new(&old, &null, "refs/outside/link")];
+        if old.len() == 40 {
+            raw::push(world, &delete, &[]).assert_refused("FENCE-MISSING");
         }
     }
     // The alias and its target in one push would be one ref twice.

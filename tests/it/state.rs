@@ -100,6 +100,85 @@ fn a_damaged_checkpoint_is_made_again_from_the_log_and_that_is_on_record() {
 }
 
 #[test]
+fn a_checkpoint_with_another_mark_than_the_log_is_not_believed() {
+    let world = world_with_checkpoint();
+    let checkpoint = world.fence_file("state.json");
+    let good = fs::read_to_string(&checkpoint).unwrap();
+    let mark = serde_json::from_str::<serde_json::Value>(&good).unwrap()["state"]["marks"]["repo"].as_u64().unwrap();
+    assert!(mark > 2);
+    let lowered = good.replacen(&format!("\"repo\":{mark}"), "\"repo\":1", 1);
+    assert_ne!(lowered, good);
+    fs::write(&checkpoint, lowered).unwrap();
+    assert!(!world.verify().status.success());
+    world.push_token("main", "2").assert_refused("FENCE-STALE");
+    assert_eq!(world.events("log.recovered").len(), 1);
+    world.assert_log_is_whole();
+}
+
+/// As if the machine had been booted since: what was synced must still be there, what was not may
+/// be gone or garbage.
+fn reboot(world: &World) {
+    let mutex = world.fence_file("mutex");
+    let witness = fs::read_to_string(&mutex).unwrap();
+    let boot = serde_json::from_str::<serde_json::Value>(&witness).unwrap()["boot"].as_str().unwrap().to_owned();
+    fs::write(mutex, witness.replace(&boot, &"0".repeat(boot.len()))).unwrap();
+}
+
+#[test]
+fn after_a_crash_of_the_machine_synced_lines_must_be_there_and_others_may_not() {
+    let world = World::new(&any_git());
+    world.push_token("main", "5").assert_landed();
+    world.push_token("main", "6").assert_landed();
+    let log = world.fence_file("audit.jsonl");
+    let synced = fs::read(&log).unwrap();
+    world.push_token("main", "3").assert_refused("FENCE-STALE");
+    world.push_token("main", "4").assert_refused("FENCE-STALE");
+    let whole = fs::read(&log).unwrap();
+    let mutex = fs::read(world.fence_file("mutex")).unwrap();
+
+    // A synced line is gone: the log was cut, whatever has happened since.
+    let cut = synced[..synced.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
+    fs::write(&log, &synced[..cut]).unwrap();
+    reboot(&world);
+    assert!(!world.verify().status.success());
+    world.push_token("main", "6").assert_refused("FENCE-BROKEN");
+
+    // Unsynced lines are gone, cut in the middle, or full of zeros.
+    let mut zeros = synced.clone();
+    zeros.resize(whole.len() - 1, 0);
+    zeros.push(b'\n');
+    let mut half_zeros = whole.clone();
+    let length = half_zeros.len();
+    half_zeros[synced.len() + 200..length - 1].fill(0);
+    for survived in [&synced[..], &whole[..synced.len() + 100], &zeros, &half_zeros] {
+        fs::write(&log, survived).unwrap();
+        fs::write(world.fence_file("mutex"), &mutex).unwrap();
+        reboot(&world);
+        world.ok(world.git("server.git").args(["update-ref", "-d", "refs/heads/again"]));
+        world.push_token("again", "6").assert_refused("FENCE-STALE");
+        world.push_token("again", "7").assert_landed();
+        world.assert_log_is_whole();
+    }
+}
+
+#[test]
+fn a_lost_log_is_not_begun_anew_unasked() {
+    let world = World::new(&any_git());
+    world.configure("fence.init", "auto");
+    world.push_token("main", "5").assert_landed();
+    fs::remove_file(world.fence_file("audit.jsonl")).unwrap();
+    reboot(&world);
+    world.push_token("main", "1").assert_refused("FENCE-BROKEN");
+    let install = world.hook_program().arg("install").arg(world.server()).output().unwrap();
+    assert!(!install.status.success());
+    assert!(text(&install.stderr).contains("has been lost"), "{}", text(&install.stderr));
+    // The way out for whoever knows what it means.
+    fs::remove_dir_all(world.server().join("fence")).unwrap();
+    world.ok(world.hook_program().arg("install").arg(world.server()));
+    world.push_token("main", "1").assert_landed();
+}
+
+#[test]
 fn a_torn_last_line_is_set_aside_and_that_is_on_record() {
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();

@@ -157,6 +157,11 @@ fn a_trailer_carries_the_token_where_options_cannot() {
         let nine = world.commit("w\n\nFencing-Token: 9\n");
         let both = [&*format!("{nine}:refs/heads/x"), "HEAD:refs/heads/y"];
         world.push(&both, &[]).assert_refused("FENCE-MISSING");
+        // Nor does a stamp for another fence speak for this one.
+        world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+        let for_another = world.commit("w\n\nFencing-Token: deploy:2\n");
+        let both = [&*format!("{nine}:refs/heads/x"), &*format!("{for_another}:refs/heads/y")];
+        world.push(&both, &[]).assert_refused("FENCE-MISSING");
         world.push(&[":refs/heads/branch"], &[]).assert_refused("FENCE-MISSING");
         world.push(&[":refs/heads/branch"], &["fence-token=9"]).assert_landed();
         assert_eq!(world.server_ref("refs/heads/branch"), None);

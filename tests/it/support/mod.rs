@@ -135,13 +135,14 @@ impl World {
         write_script(&self.hook(name), body);
     }
 
-    /// Makes the update hook stop at branch `t<n>`: it leaves word in `stalled` and goes on when
-    /// `go` is there.
+    /// Makes the update hook stop when `branch` is pushed to for the first time: it leaves word in
+    /// `stalled` and goes on when `go` is there.
     pub(crate) fn stall_update_of(&self, branch: &str) {
         self.write_hook(
             "update",
             &format!(
-                "case $1 in refs/heads/{branch}) echo $PPID >stalled.new; mv stalled.new stalled\n\
+                "case $1 in refs/heads/{branch}) [ -e stalled ] && exit 0\n\
+                 echo $PPID >stalled.new; mv stalled.new stalled\n\
                  while [ -e stalled ] && ! [ -e go ]; do sleep 0.02; done;; esac"
             ),
         );

@@ -23,7 +23,7 @@
 //! the refs. The mark moves there, and nowhere else.
 //!
 //! A push goes through one room after the other: `surroundings` (environment) and standard input,
-//! `repository` and `settings`, `plan` (what is guarded), `trailers`, then `gate`, which works under
+//! `repository` and `settings`, `plan` (what is guarded), `tokens` (options, `trailers`), then `gate`, which works under
 //! the lock of `store` and waits in `slot`; `record` and `voice` say what was decided.
 
 mod audit;
@@ -47,6 +47,7 @@ mod slot;
 mod status;
 mod store;
 mod surroundings;
+mod tokens;
 mod trailers;
 mod voice;
 

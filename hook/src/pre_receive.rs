@@ -11,12 +11,10 @@ use crate::{
     settings,
     store::Durability,
     surroundings::Environment,
-    trailers::{self, Stamps},
+    tokens,
     voice::{self, Refusal},
 };
-use git_fence_core::{
-    Claim, FenceName, Mode, Offer, Push, PushError, ReceivePack, Reject, Rules, Settings, Source, read_options,
-};
+use git_fence_core::{Claim, Mode, Offer, Push, PushError, ReceivePack, Reject, Rules, Settings, Source};
 use std::{
     io::{self, Read},
     os::unix::ffi::OsStrExt,
@@ -92,7 +90,7 @@ fn bring_to_gate(
 ) -> Result<(), Refusal> {
     let pusher = environment.pusher();
     let exempts = |rules: &Rules| rules.exempts(pusher.as_bytes());
-    let tokens = read_tokens(&guarded, repository, environment, settings, &exempts);
+    let tokens = tokens::brought_along(&guarded, repository, environment, settings, &exempts);
     let (offer, source, no_tokens) = match tokens {
         Ok((offer, source)) => (offer, source, None),
         Err(reject) => (Offer::default(), Source::None, Some(reject)),
@@ -141,32 +139,6 @@ fn look_at_push(
         Some(flaw) if guarded.refs.is_empty() => Err(flaw),
         _ => Ok(guarded),
     }
-}
-
-/// The tokens: from push options, or where there are none, from trailers.
-fn read_tokens(
-    guarded: &Guarded,
-    repository: &Repository,
-    environment: &Environment,
-    settings: &Settings,
-    exempts: &dyn Fn(&Rules) -> bool,
-) -> Result<(Offer, Source), Reject> {
-    let options = environment.push_options().map_err(|e| Reject::malformed(e.to_string()))?;
-    let offer = read_options(&options, settings)?;
-    if !offer.is_empty() {
-        return Ok((offer, Source::Option));
-    }
-    let Stamps { offer: mut stamped, unstamped } = trailers::read(&guarded.refs, repository, environment, settings)?;
-    if stamped.is_empty() {
-        return Ok((offer, Source::None));
-    }
-    // One stamped branch does not speak for the others of its fence.
-    let exempt = |fence: &FenceName| settings.rules(fence).is_some_and(exempts);
-    if let Some(planned) = unstamped.into_iter().find(|planned| !exempt(&planned.fence)) {
-        return Err(Reject::Missing { fence: planned.fence, name: Some(planned.name) });
-    }
-    stamped.owner = offer.owner;
-    Ok((stamped, Source::Trailer))
 }
 
 /// Without the process that moves the refs, nobody could tell when they have moved.

@@ -102,9 +102,10 @@ fn a_stalled_liar_cannot_recreate_what_a_newer_push_deleted() {
         std::thread::scope(|scope| {
             let liar =
                 scope.spawn(|| raw::push(&world, &[RawCommand::new(NULL, &tip, "refs/heads/t5")], &[b"fence-token=6"]));
+            let go = world.go_in_the_end();
             world.pid_in("stalled");
             world.push(&[":refs/heads/t5"], &["fence-token=7"]).assert_refused("FENCE-BUSY");
-            world.go();
+            drop(go);
             assert!(!liar.join().unwrap().ok);
         });
         world.push(&[":refs/heads/t5"], &["fence-token=6"]).assert_landed();

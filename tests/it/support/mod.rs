@@ -159,6 +159,17 @@ impl World {
         fs::write(self.server().join("go"), "").unwrap();
     }
 
+    /// Lets a stalled push go on when this is dropped, so that a test that fails does not hang.
+    pub(crate) fn go_in_the_end(&self) -> impl Drop + use<> {
+        struct GoOnDrop(PathBuf);
+        impl Drop for GoOnDrop {
+            fn drop(&mut self) {
+                let _ = fs::write(&self.0, "");
+            }
+        }
+        GoOnDrop(self.server().join("go"))
+    }
+
     /// `git -C <dir>`, away from this machine's configuration, with a pinned identity.
     pub(crate) fn git(&self, dir: impl AsRef<Path>) -> Command {
         let mut command = Command::new(&self.git.program);

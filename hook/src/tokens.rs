@@ -1,0 +1,36 @@
+//! The tokens that a push brings along.
+
+use crate::{
+    plan::Guarded,
+    repository::Repository,
+    surroundings::Environment,
+    trailers::{self, Stamps},
+};
+use git_fence_core::{FenceName, Offer, Reject, Rules, Settings, Source, read_options};
+
+/// The tokens of a push: from its options, or where there are none, from trailers. `exempts` says
+/// whether the pusher may come to a fence without one.
+pub(crate) fn brought_along(
+    guarded: &Guarded,
+    repository: &Repository,
+    environment: &Environment,
+    settings: &Settings,
+    exempts: &dyn Fn(&Rules) -> bool,
+) -> Result<(Offer, Source), Reject> {
+    let options = environment.push_options().map_err(|e| Reject::malformed(e.to_string()))?;
+    let offer = read_options(&options, settings)?;
+    if !offer.is_empty() {
+        return Ok((offer, Source::Option));
+    }
+    let Stamps { offer: mut stamped, unstamped } = trailers::read(&guarded.refs, repository, environment, settings)?;
+    if stamped.is_empty() {
+        return Ok((offer, Source::None));
+    }
+    // One stamped branch does not speak for the others of its fence.
+    let exempt = |fence: &FenceName| settings.rules(fence).is_some_and(exempts);
+    if let Some(planned) = unstamped.into_iter().find(|planned| !exempt(&planned.fence)) {
+        return Err(Reject::Missing { fence: planned.fence, name: Some(planned.name) });
+    }
+    stamped.owner = offer.owner;
+    Ok((stamped, Source::Trailer))
+}

@@ -84,7 +84,7 @@ pub fn read_options(options: &[Vec<u8>], settings: &Settings) -> Result<Offer, R
         match key {
             b"fence-token" => {
                 let (fence, token) = read_token(value, settings).map_err(|why| {
-                    Reject::malformed(format!("push option {} holds no token: {why}", text::quoted(option)))
+                    Reject::malformed_token(format!("push option {} holds no token: {why}", text::quoted(option)))
                 })?;
                 offer.add(fence, token)?;
             }
@@ -104,7 +104,7 @@ pub fn read_options(options: &[Vec<u8>], settings: &Settings) -> Result<Offer, R
 /// Reads the value of a [`TRAILER`]; `object` is where it stood.
 pub fn read_trailer(value: &[u8], object: &str, settings: &Settings) -> Result<(FenceName, Token), Reject> {
     read_token(value, settings).map_err(|why| {
-        Reject::malformed(format!("trailer {TRAILER}: {} of {object} holds no token: {why}", text::quoted(value)))
+        Reject::malformed_token(format!("trailer {TRAILER}: {} of {object} holds no token: {why}", text::quoted(value)))
     })
 }
 

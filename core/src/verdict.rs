@@ -85,6 +85,8 @@ pub enum Reject {
     Malformed {
         /// What, and what was expected.
         why: String,
+        /// Whether it is a token.
+        is_token: bool,
     },
     /// Two different tokens.
     #[error("the push carries tokens {} and {} for fence '{fence}': exactly one is allowed", .tokens.0, .tokens.1)]
@@ -143,7 +145,12 @@ pub enum Reject {
 impl Reject {
     /// A push that cannot be read, and why.
     pub fn malformed(why: impl Into<String>) -> Reject {
-        Reject::Malformed { why: why.into() }
+        Reject::Malformed { why: why.into(), is_token: false }
+    }
+
+    /// A token that cannot be read, and why.
+    pub fn malformed_token(why: impl Into<String>) -> Reject {
+        Reject::Malformed { why: why.into(), is_token: true }
     }
 
     /// The stable code.
@@ -182,17 +189,23 @@ impl Reject {
     /// What to do now.
     pub fn hint(&self) -> String {
         match self {
+            Reject::Stale { token, mark, .. } if token.get() == mark.get() => {
+                "this token has written here already, and writes once. Do not pick another number: take a new lease,  git fence acquire".to_owned()
+            }
             Reject::Stale { .. } => {
                 "a newer run has written here. Do not pick another number: take a new lease,  git fence acquire"
                     .to_owned()
             }
             Reject::Missing { fence, .. } if fence.as_str() == FenceName::REPO => {
-                "push with  -o fence-token=<n>  where <n> is the token of the lease you hold".to_owned()
+                "push with  -o fence-token=<n>,  or end the commit's message with the trailer  Fencing-Token: <n>".to_owned()
             }
             Reject::Missing { fence, .. } => {
-                format!("push with  -o fence-token={fence}:<n>  where <n> is the token of the lease you hold")
+                format!("push with  -o fence-token={fence}:<n>,  or end the commit's message with the trailer  Fencing-Token: {fence}:<n>")
             }
-            Reject::Malformed { .. } => {
+            Reject::Malformed { is_token: false, .. } => {
+                "nothing was written. Mend what the line above names, and push again".to_owned()
+            }
+            Reject::Malformed { is_token: true, .. } => {
                 "nothing was written. Tokens are whole numbers from 1 up, as in  -o fence-token=42".to_owned()
             }
             Reject::Ambiguous { .. } => "send one token for each fence, as an option or as a trailer".to_owned(),

@@ -62,17 +62,9 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failur
         }
     }
     let mut out = io::stdout().lock();
-    writeln!(out, "{} lines, all as they were written; the last is {}", journal.head.seq, journal.head.hash)?;
-    if !journal.torn.is_empty() {
-        let found = journal.head.end + journal.torn.len() as u64;
-        return Err(Damage::Line {
-            path,
-            line: journal.head.seq + 1,
-            why: format!("is torn: the log ends at byte {found} in the middle of it"),
-        }
-        .into());
-    }
-    Ok(())
+    let lines = if journal.head.seq == 1 { "line" } else { "lines" };
+    writeln!(out, "{} {lines}, all as they were written; the last is {}", journal.head.seq, journal.head.hash)?;
+    if journal.torn.is_empty() { Ok(()) } else { Err(Damage::Torn { path, line: journal.head.seq + 1 }.into()) }
 }
 
 /// One line of the table: when, what, which token, who, and why.
@@ -85,7 +77,7 @@ fn row(line: &Line) -> String {
     match event {
         Event::LogBegun { pusher, .. } => row("begun", None, pusher, String::new()),
         Event::LogRecovered { reason } => row("recovered", None, "-", reason.clone()),
-        Event::SettingsChanged { .. } => row("settings", None, "-", "changed".to_owned()),
+        Event::SettingsChanged { settings } => row("settings", None, "-", modes(settings)),
         Event::PushAccepted { stake, also, who, plan, code, .. } => {
             let refs: Vec<String> = plan.refs.iter().take(3).map(|planned| planned.name.to_string()).collect();
             let more = if plan.count > 3 { format!(" and {} more", plan.count - 3) } else { String::new() };
@@ -112,7 +104,29 @@ fn row(line: &Line) -> String {
     }
 }
 
+/// The fences of a push; where there are several, each with its token.
 fn fences(stake: &Stake, also: &[Stake]) -> String {
-    let names: Vec<&str> = std::iter::once(stake).chain(also).map(|stake| stake.fence.as_str()).collect();
-    names.join("+")
+    if also.is_empty() {
+        return stake.fence.to_string();
+    }
+    let named = |stake: &Stake| match stake.token {
+        Some(token) => format!("{}:{token}", stake.fence),
+        None => stake.fence.to_string(),
+    };
+    std::iter::once(stake).chain(also).map(named).collect::<Vec<_>>().join(" + ")
+}
+
+/// What settings say in a word: each fence and its mode.
+fn modes(settings: &serde_json::Value) -> String {
+    let fences = settings["fences"].as_array().into_iter().flatten();
+    let mode = |fence: &serde_json::Value| {
+        let does = match fence["mode"].as_str()? {
+            "enforce" => "enforces",
+            "observe" => "observes",
+            _ => "is off",
+        };
+        Some(format!("{} {does}", fence["fence"].as_str()?))
+    };
+    let modes: Vec<String> = fences.filter_map(mode).collect();
+    format!("changed: {}", modes.join(", "))
 }

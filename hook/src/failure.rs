@@ -49,16 +49,17 @@ impl Failure {
     fn hint(&self) -> Option<&str> {
         match self {
             Failure::Other { hint, .. } => Some(hint),
-            Failure::Open(OpenError::NotARepository(_)) => {
-                Some("name the repository, as in  git-fence-hook status /srv/git/app.git")
-            }
+            Failure::Open(OpenError::NotARepository(_)) => Some("name the repository, as in  /srv/git/app.git"),
             Failure::Damage(Damage::NoLog(_)) | Failure::Store(StoreError::Damage(Damage::NoLog(_))) => {
-                Some("git-fence-hook install  begins it")
+                Some("git-fence-hook install  begins it, with all marks at 0")
             }
             Failure::Damage(Damage::LostLog(_)) | Failure::Store(StoreError::Damage(Damage::LostLog(_))) => Some(
                 "restore it from a backup. To begin anew, with all marks at 0, remove the directory 'fence' and install again",
             ),
             Failure::Damage(Damage::Checkpoint(_)) => Some("the next push makes it again from the log, which is whole"),
+            Failure::Damage(Damage::Torn { .. }) => {
+                Some("it was never acknowledged: the next push sets it aside and goes on")
+            }
             Failure::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => {
                 Some("every push is refused until the log is restored from a backup; nothing has been lost by that")
             }

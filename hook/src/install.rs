@@ -48,7 +48,7 @@ pub(crate) fn run(dir: &Path, environment: &Environment) -> Result<(), Failure> 
     if !options_were_on {
         configure(&repository.common_dir, "receive.advertisePushOptions", "true")?;
     }
-    let hook_was_there = matches!(existing, Existing::Ours(old) if old == content);
+    let hook_was_there = matches!(existing, Existing::Ours(old) if old == content) && is_executable(&hook);
     if !hook_was_there {
         write_hook(&hook, &content)?;
     }
@@ -59,6 +59,32 @@ pub(crate) fn run(dir: &Path, environment: &Environment) -> Result<(), Failure> 
     writeln!(out, "push options  receive.advertisePushOptions = true  {}", word(options_were_on))?;
     writeln!(out, "hook          {}  {}", hook.display(), word(hook_was_there))?;
     Ok(())
+}
+
+/// What is wrong with the gate of a repository, as far as pushes would not even come to it.
+pub(crate) fn flaws(repository: &Repository) -> Result<Vec<String>, Failure> {
+    let hook = hook_path(repository)?;
+    let mut flaws = Vec::new();
+    let mend = "mend it with  git-fence-hook install";
+    match existing_hook(&hook)? {
+        Existing::None => flaws.push(format!("there is no hook '{}': no push is checked; {mend}", hook.display())),
+        Existing::Ours(_) if !is_executable(&hook) => {
+            flaws.push(format!("the hook '{}' is not executable: no push is checked; {mend}", hook.display()));
+        }
+        Existing::Ours(_) => {}
+        Existing::Others => flaws.push(format!(
+            "the hook '{}' is not the gate's own: pushes are checked only if it calls  git-fence-hook pre-receive",
+            hook.display()
+        )),
+    }
+    if repository.setting("receive.advertisePushOptions").as_deref() != Some("true") {
+        flaws.push(format!("push options are not advertised: only trailers carry tokens; {mend}"));
+    }
+    Ok(flaws)
+}
+
+fn is_executable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 enum Existing {

@@ -85,14 +85,16 @@ pub(crate) enum Damage {
     Cut { path: PathBuf, found: u64, expected: u64, seq: u64 },
     #[error("the checkpoint '{}' is of version {version}, and this git-fence-hook knows version {LOG_VERSION}", path.display())]
     CheckpointVersion { path: PathBuf, version: u64 },
-    #[error("cannot {doing} '{}': {source}", path.display())]
-    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("line {line} of the log '{}' is torn: whoever wrote it was interrupted", path.display())]
+    Torn { path: PathBuf, line: u64 },
+    #[error("cannot {doing} '{}': {cause}", path.display())]
+    Io { doing: &'static str, path: PathBuf, cause: io::Error },
 }
 
 impl Damage {
     pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Damage {
         let path = path.into();
-        move |source| Damage::Io { doing, path, source }
+        move |cause| Damage::Io { doing, path, cause }
     }
 }
 

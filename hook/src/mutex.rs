@@ -143,7 +143,9 @@ mod tests {
             let dir = dir.clone();
             thread::spawn(move || Mutex::lock(&dir, &patience(Duration::from_secs(600))))
         };
+        // Away, and another one in its place: whoever got the old one would lock nobody out.
         fs::remove_file(dir.mutex()).unwrap();
+        fs::write(dir.mutex(), "").unwrap();
         drop(held);
         let theirs = waiter.join().unwrap().unwrap();
         assert_eq!(theirs.0.metadata().unwrap().ino(), fs::metadata(dir.mutex()).unwrap().ino());

@@ -104,7 +104,7 @@ impl Record<'_> {
                 return Reject::Busy { fence: None, holder, waited: self.patience.spent() }.into();
             }
             StoreError::Damage(Damage::NoLog(_)) => {
-                "nothing was written. The server's operator begins the log with  git-fence-hook install"
+                "nothing was written. The server's operator begins it with  git-fence-hook install,  all marks at 0"
             }
             StoreError::Damage(Damage::LostLog(_)) => {
                 "nothing was written. The server's operator restores it from a backup;  git-fence-hook status  says what else there is"

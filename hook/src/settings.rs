@@ -18,7 +18,7 @@ pub(crate) enum SettingsError {
     Value { key: String, value: String, expected: &'static str },
     #[error("setting 'fence.{name}': {source}")]
     Name { name: String, source: git_fence_core::FenceNameError },
-    #[error("fence '{0}' guards nothing: no fence.refs or fence.{0}.refs says what")]
+    #[error("fence '{0}' guards nothing: fence.{0}.refs must say what")]
     GuardsNothing(FenceName),
 }
 

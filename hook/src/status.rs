@@ -3,6 +3,7 @@
 use crate::{
     failure::Failure,
     files::FenceDir,
+    install,
     journal::{CheckpointFile, Damage, Journal},
     mutex::Witness,
     process,
@@ -27,6 +28,8 @@ use std::{
 struct Status {
     repository: String,
     fences: Vec<FenceStatus>,
+    /// What would keep pushes from being checked at all.
+    flaws: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -112,7 +115,11 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
             in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
         }
     });
-    Ok(Status { repository: repository.common_dir.display().to_string(), fences: fences.collect() })
+    Ok(Status {
+        repository: repository.common_dir.display().to_string(),
+        fences: fences.collect(),
+        flaws: install::flaws(repository)?,
+    })
 }
 
 impl FlightStatus {
@@ -132,6 +139,9 @@ impl FlightStatus {
 
 fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", status.repository)?;
+    for flaw in &status.flaws {
+        writeln!(out, "warning: {flaw}")?;
+    }
     for FenceStatus { fence, mode, mark, refs, in_flight } in &status.fences {
         let mode = match mode {
             Mode::Enforce => "",

@@ -37,25 +37,25 @@ struct ForPrograms<'a> {
 
 /// Three lines: what is wrong, what to do, and the same for programs.
 pub(crate) fn refused(refusal: &Refusal) {
-    say(&lines("error", "rejected", refusal));
+    say(&lines("error", "rejected", &refusal.reject.hint(), refusal));
 }
 
 /// In observe mode nothing is refused, but it is said what would have been.
 pub(crate) fn overruled(refusal: &Refusal) {
-    say(&lines("warning", "observed", refusal));
+    say(&lines("warning", "observed", "this fence only observes: the push was let through", refusal));
 }
 
 /// Only said by those who really wait.
 pub(crate) fn waiting(holder: &str, most: Duration) {
-    say(&format!("fence: waiting up to {} s for {holder}\n", most.as_secs()));
+    say(&format!("note: waiting up to {:.0} s for {holder}\n", most.as_secs_f64().ceil()));
 }
 
 /// Somebody stood in the way and does not any more.
 pub(crate) fn waited(time: Duration) {
-    say(&format!("fence: waited {:.1} s for another push\n", time.as_secs_f64()));
+    say(&format!("note: waited {:.1} s for another push\n", time.as_secs_f64()));
 }
 
-fn lines(level: &str, verdict: &'static str, refusal: &Refusal) -> String {
+fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> String {
     let Refusal { reject, fence, token, mark } = refusal;
     let for_programs = ForPrograms {
         verdict,
@@ -66,7 +66,7 @@ fn lines(level: &str, verdict: &'static str, refusal: &Refusal) -> String {
         retryable: reject.is_retryable(),
     };
     let json = serde_json::to_string(&for_programs).unwrap_or_default();
-    format!("{level}: {} {reject}\nhint: {}\nfence: {json}\n", reject.code(), reject.hint())
+    format!("{level}: {} {reject}\nhint: {hint}\nfence: {json}\n", reject.code())
 }
 
 /// In one write, and without minding a pusher who has gone away.
@@ -85,7 +85,7 @@ mod tests {
         let reject = Reject::Stale { fence: FenceName::repo(), token, mark };
         let refusal = Refusal { token: Some(token), mark: Some(mark), ..Refusal::from(reject) };
         assert_eq!(
-            lines("error", "rejected", &refusal),
+            lines("error", "rejected", &refusal.reject.hint(), &refusal),
             "error: FENCE-STALE token 41 is not above 42, the mark of fence 'repo'\n\
              hint: a newer run has written here. Do not pick another number: take a new lease,  git fence acquire\n\
              fence: {\"verdict\":\"rejected\",\"code\":\"FENCE-STALE\",\"fence\":\"repo\",\"token\":41,\"mark\":42,\"retryable\":false}\n"

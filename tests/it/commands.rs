@@ -47,6 +47,27 @@ fn installing_twice_changes_nothing_the_second_time() {
 }
 
 #[test]
+fn a_gate_that_no_push_comes_to_is_seen_in_status_and_mended_by_install() {
+    let world = World::new(&any_git());
+    let flaws = || world.status()["flaws"].as_array().unwrap().clone();
+    assert!(flaws().is_empty());
+    fs::set_permissions(world.hook("pre-receive"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(flaws()[0].as_str().unwrap().contains("not executable"));
+    world.push(&["HEAD:refs/heads/unseen"], &[]).assert_landed();
+    let shown = world.ok(world.hook_program().arg("status").arg(world.server()));
+    assert!(shown.contains("warning: the hook"), "{shown}");
+    world.ok(world.hook_program().arg("install").arg(world.server()));
+    assert!(flaws().is_empty());
+    fs::remove_file(world.hook("pre-receive")).unwrap();
+    assert!(flaws()[0].as_str().unwrap().contains("there is no hook"));
+    world.ok(world.hook_program().arg("install").arg(world.server()));
+    world.ok(world.git("server.git").args(["config", "receive.advertisePushOptions", "false"]));
+    assert!(flaws()[0].as_str().unwrap().contains("push options"));
+    world.ok(world.hook_program().arg("install").arg(world.server()));
+    world.push(&["HEAD:refs/heads/main"], &[]).assert_refused("FENCE-MISSING");
+}
+
+#[test]
 fn another_hook_is_never_overwritten() {
     let world = World::bare(&any_git(), &[]);
     let before = tree(&world.server());
@@ -147,7 +168,7 @@ fn the_demo_of_the_readme_shows_what_it_says() {
         world.hermetic(&mut demo);
         let shown = world.ok(demo.env("GIT_FENCE_HOOK", env!("CARGO_BIN_EXE_git-fence-hook")));
         assert_eq!(shown.matches("error: FENCE-STALE token 4 is not above 5").count(), 1, "{shown}");
-        assert_eq!(shown.matches("fence: waited ").count(), 1, "{shown}");
+        assert_eq!(shown.matches("note: waited ").count(), 1, "{shown}");
         let order: Vec<&str> = shown.lines().filter(|line| line.contains("  accepted  ")).collect();
         assert_eq!(order.len(), 4, "{shown}");
         assert!(order[2].contains("refs/heads/slow") && order[3].contains("refs/heads/main"), "{shown}");

@@ -1,6 +1,6 @@
 //! The lines of the log.
 
-use crate::{Code, Evidence, FenceName, LineHash, Mark, Place, Plan, PushId, ReceivePack, Source, Token, text};
+use crate::{Code, Evidence, FenceName, LineHash, Mark, Place, Plan, PushId, ReceivePack, Source, State, Token, text};
 use serde::{Deserialize, Serialize};
 
 /// One line: what happened, when, and which line came before.
@@ -58,6 +58,42 @@ pub enum Event {
     LogRecovered {
         /// What was found and done.
         reason: String,
+    },
+    /// The lines before this one were moved to another file. What they add up to goes on here.
+    #[serde(rename = "log.rotated")]
+    LogRotated {
+        /// The version of this format.
+        version: u32,
+        /// The file that holds the lines before.
+        file: String,
+        /// What they add up to.
+        state: Box<State>,
+        /// Who did it.
+        pusher: String,
+    },
+    /// An operator has declared a damaged log to be the log.
+    #[serde(rename = "log.repaired")]
+    LogRepaired {
+        /// What was wrong, and what was done.
+        found: String,
+        /// Why.
+        reason: String,
+        /// Who did it.
+        pusher: String,
+    },
+    /// An operator has lowered a mark: tokens above it may be used again.
+    #[serde(rename = "mark.lowered")]
+    MarkLowered {
+        /// The fence.
+        fence: FenceName,
+        /// Its mark before.
+        from: Mark,
+        /// Its mark now.
+        mark: Mark,
+        /// Why.
+        reason: String,
+        /// Who did it.
+        pusher: String,
     },
     /// The settings differ from those of the last push.
     #[serde(rename = "settings.changed")]

@@ -38,12 +38,17 @@ impl State {
     /// Takes the event of line `seq`, written at `time`, into account.
     pub fn apply(&mut self, seq: u64, time: &str, event: &Event) -> Result<(), FoldError> {
         match event {
-            Event::LogBegun { version, .. } if *version != LOG_VERSION => return Err(FoldError::Version(*version)),
+            Event::LogBegun { version, .. } | Event::LogRotated { version, .. } if *version != LOG_VERSION => {
+                return Err(FoldError::Version(*version));
+            }
             Event::LogBegun { .. }
             | Event::LogRecovered { .. }
+            | Event::LogRepaired { .. }
             | Event::PushRejected(_)
             | Event::PushObserved(_)
             | Event::PushEvicted { .. } => {}
+            Event::LogRotated { state, .. } => *self = State::clone(state),
+            Event::MarkLowered { fence, mark, .. } => _ = self.marks.insert(fence.clone(), *mark),
             Event::SettingsChanged { settings } => {
                 self.settings = Some(settings.clone());
                 self.settings_since = seq;

@@ -88,6 +88,11 @@ impl Mark {
         Mark(self.0.max(token.0))
     }
 
+    /// The mark that is this number, if it can be one: no mark is above the largest token.
+    pub fn at(n: u64) -> Option<Mark> {
+        (n <= Token::MAX.0).then_some(Mark(n))
+    }
+
     /// The mark as a number.
     pub fn get(self) -> u64 {
         self.0

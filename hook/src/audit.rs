@@ -1,13 +1,13 @@
 //! Showing the log, and checking it.
 
 use crate::{
+    checkpoint::CheckpointFile,
     failure::Failure,
     files::FenceDir,
-    journal::{CheckpointFile, Damage, Journal},
-    mutex::Witness,
+    history,
+    journal::{Damage, Journal, Start},
     process,
     repository::Repository,
-    status::open_log,
     surroundings::Environment,
 };
 use git_fence_core::{Event, Line, Refused, Stake, Token};
@@ -22,7 +22,8 @@ pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(
     let dir = FenceDir::at(repository.fence_dir());
     let mut out = BufWriter::new(io::stdout().lock());
     let mut written = Ok(());
-    let read = Journal::read(&open_log(&dir)?, &dir.log(), None, None, |read| {
+    let here = process::here().map_err(Failure::io("read", "/proc"))?;
+    let read = history::read(&dir, &here.boot, |read| {
         if written.is_ok() {
             written = if json {
                 out.write_all(read.bytes).and_then(|()| out.write_all(b"\n"))
@@ -43,19 +44,15 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failur
     let dir = FenceDir::at(repository.fence_dir());
     let path = dir.log();
     let here = process::here().map_err(Failure::io("read", "/proc"))?;
-    // What others know of the log's length is read before the log, which only grows.
-    let witness = Witness::look_up(&dir);
-    let witness = witness.as_ref().map(|witness| (witness, here.boot.as_str()));
     let checkpoint = CheckpointFile::read(&dir)?;
-    let log = open_log(&dir)?;
-    let read_from = |checkpoint| Journal::read(&log, &path, checkpoint, witness, |_| {});
-    let journal = read_from(None)?;
+    let journal = history::read(&dir, &here.boot, |_| {})?;
     match checkpoint {
         CheckpointFile::Missing => {}
         CheckpointFile::Damaged => return Err(Damage::Checkpoint(dir.checkpoint()).into()),
         // From the checkpoint on, the log must add up to the same as from its beginning on.
         CheckpointFile::Good(checkpoint) => {
-            let resumed = read_from(Some(checkpoint))?;
+            let start = Start::Checkpoint(Box::new(checkpoint));
+            let resumed = Journal::read(&history::open(&dir)?, &path, start, None, |_| {})?;
             if resumed.head.seq == journal.head.seq && resumed.state != journal.state {
                 return Err(Damage::Checkpoint(dir.checkpoint()).into());
             }
@@ -77,6 +74,11 @@ fn row(line: &Line) -> String {
     match event {
         Event::LogBegun { pusher, .. } => row("begun", None, pusher, String::new()),
         Event::LogRecovered { reason } => row("recovered", None, "-", reason.clone()),
+        Event::LogRotated { file, pusher, .. } => row("rotated", None, pusher, format!("lines before are in '{file}'")),
+        Event::LogRepaired { found, reason, pusher } => row("repaired", None, pusher, format!("{found}: {reason}")),
+        Event::MarkLowered { fence, from, mark, reason, pusher } => {
+            row("lowered", None, pusher, format!("{fence}  mark {from} to {mark}: {reason}"))
+        }
         Event::SettingsChanged { settings } => row("settings", None, "-", modes(settings)),
         Event::PushAccepted { stake, also, who, plan, code, .. } => {
             let refs: Vec<String> = plan.refs.iter().take(3).map(|planned| planned.name.to_string()).collect();

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{audit, failure::Failure, install, pre_receive, status, surroundings::Environment};
+use crate::{audit, failure::Failure, install, mend, pre_receive, status, surroundings::Environment};
 use clap::{Args, Parser, Subcommand};
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -30,6 +30,36 @@ enum Command {
         #[command(flatten)]
         report: Report,
     },
+    /// Lower a mark, so that tokens above it may be used again: after a mistaken huge token
+    Lower {
+        #[command(flatten)]
+        place: Where,
+        /// The fence
+        #[arg(long, default_value = "repo")]
+        fence: String,
+        /// The new mark
+        #[arg(long)]
+        to: u64,
+        /// The mark as you know it: if it is another by now, nothing is changed
+        #[arg(long, value_name = "MARK")]
+        expect: u64,
+        /// Why, for the record
+        #[arg(long)]
+        reason: String,
+    },
+    /// End the push that is in flight, so that others need not wait for it
+    Evict {
+        #[command(flatten)]
+        place: Where,
+        /// The fence
+        #[arg(long, default_value = "repo")]
+        fence: String,
+        /// Why, for the record
+        #[arg(long)]
+        reason: String,
+    },
+    /// Move the log's lines so far to a file of their own
+    Rotate(Where),
     /// What git runs: reads the push from standard input and the environment
     #[command(hide = true)]
     PreReceive { ignored: Vec<OsString> },
@@ -71,6 +101,11 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         Command::PreReceive { .. } => return pre_receive::run(environment),
         Command::Install(place) => install::run(&place.repository, environment),
         Command::Status(report) => status::run(&report.place.repository, report.json, environment),
+        Command::Lower { place, fence, to, expect, reason } => {
+            mend::lower(&place.repository, &fence, to, expect, &reason, environment)
+        }
+        Command::Evict { place, fence, reason } => mend::evict(&place.repository, &fence, &reason, environment),
+        Command::Rotate(place) => mend::rotate(&place.repository, environment),
         Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {
             audit::verify(&place.repository, environment)
         }

@@ -29,6 +29,24 @@ impl FenceDir {
         self.0.join("mutex")
     }
 
+    /// Where the lines up to `seq` are moved. Names sort as their lines do.
+    pub(crate) fn archive(&self, seq: u64) -> PathBuf {
+        self.0.join(format!("audit-{seq:012}.jsonl"))
+    }
+
+    /// The files that lines were moved to, oldest first.
+    pub(crate) fn archives(&self) -> io::Result<Vec<PathBuf>> {
+        let is_archive = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let digits = name.strip_prefix("audit-").and_then(|rest| rest.strip_suffix(".jsonl"));
+            digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+        };
+        let entries = fs::read_dir(&self.0)?.collect::<io::Result<Vec<_>>>()?;
+        let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(is_archive).collect();
+        found.sort();
+        Ok(found)
+    }
+
     /// Where the complete list of refs of a large push is kept until it is settled.
     pub(crate) fn plan_of(&self, push: git_fence_core::PushId) -> PathBuf {
         self.0.join(format!("plan-{push}.jsonl"))
@@ -71,6 +89,11 @@ impl FenceDir {
         }
     }
 
+    /// Makes the names of files in it survive a crash of the machine.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+
     /// Writes a whole file under its final name, at once: readers see the old one or the new one.
     pub(crate) fn replace(&self, path: &Path, content: &[u8], durably: bool) -> io::Result<()> {
         let new = path.with_extension("new");
@@ -88,6 +111,13 @@ impl FenceDir {
         io::Write::write_all(&mut &file, content)?;
         if durably { file.sync_all() } else { Ok(()) }
     }
+}
+
+/// Whether `path` leads to the file that is open as `file`.
+pub(crate) fn is_same_file(file: &File, path: &Path) -> bool {
+    let id = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|it| (it.dev(), it.ino()));
+    let open = id(file.metadata());
+    open.is_some() && open == id(fs::metadata(path))
 }
 
 /// Root installs for others: what it makes belongs to whoever owns the directory.

@@ -6,13 +6,14 @@ use crate::{
     process,
     record::Record,
     repository::Repository,
+    settling::{SettlingError, settle_what_is_over},
     slot::{self, Fate, Lookout},
     store::{Durability, Store, StoreError},
     voice::{self, Refusal},
 };
 use git_fence_core::{
     Claim, Decision, Event, FenceName, InFlight, Mode, Place, Plan, PlannedRef, PushId, ReceivePack, Reject, Rules,
-    Settings, Source, Stake, decide, settle,
+    Settings, Source, Stake, State, Token, decide,
 };
 use rustix::fd::OwnedFd;
 use std::time::Duration;
@@ -96,26 +97,22 @@ impl Gate<'_> {
 
     /// Settles the pushes in this push's way that are over.
     fn settle_what_is_over(&self, store: &mut Store) -> Result<(), Refusal> {
-        let state = store.state();
-        let is_in_the_way =
-            |flight: &&InFlight| self.claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence));
-        let occupants: Vec<InFlight> = state.in_flight.iter().filter(is_in_the_way).cloned().collect();
-        for flight in occupants {
-            let plan = store.plan_of(&flight).map_err(|e| self.broken(&e))?;
-            if let Fate::Over(evidence) = self.fate_of(&flight, &plan)? {
-                let seen = self.repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
-                let settled = settle(&flight, &plan, &seen).on_record(&flight, store.state(), plan.len(), evidence);
-                store.append(settled).map_err(|e| self.broken(&e))?;
-                store.forget_plan_of(&flight);
-            }
-        }
-        Ok(())
+        let is_in_the_way = |state: &State, flight: &InFlight| {
+            self.claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence))
+        };
+        settle_what_is_over(store, self.repository, self.settings, self.lookout(), is_in_the_way).map_err(|e| match e {
+            SettlingError::Refs(e) => unreadable(e).into(),
+            SettlingError::Store(e) => self.broken(&e),
+        })
+    }
+
+    fn lookout(&self) -> Lookout<'_> {
+        Lookout { here: self.record.here, watched: self.record.patience.spent() }
     }
 
     fn fate_of(&self, flight: &InFlight, plan: &[PlannedRef]) -> Result<Fate, Refusal> {
         let bound = slot::bound_of(flight, self.settings);
-        let lookout = Lookout { here: self.record.here, watched: self.record.patience.spent() };
-        Ok(slot::fate_of(flight, plan, lookout, bound, self.repository).map_err(unreadable)?)
+        Ok(slot::fate_of(flight, plan, self.lookout(), bound, self.repository).map_err(unreadable)?)
     }
 
     /// Who is in the slot of `fence`, unless they are gone by now.
@@ -214,7 +211,7 @@ impl Gate<'_> {
         self.claims.iter().map(|claim| claim.rules).find(|rules| rules.fence == *fence)
     }
 
-    fn token_for(&self, fence: &FenceName) -> Option<git_fence_core::Token> {
+    fn token_for(&self, fence: &FenceName) -> Option<Token> {
         self.claims.iter().find(|claim| claim.rules.fence == *fence)?.token
     }
 

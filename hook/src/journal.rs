@@ -1,59 +1,25 @@
 //! Reading the log: from a checkpoint or from the beginning, checking every line on the way.
 
-use crate::{files::FenceDir, mutex::Witness};
+use crate::{
+    checkpoint::{Checkpoint, Head},
+    mutex::Witness,
+};
 use git_fence_core::{Event, FoldError, LOG_VERSION, Line, LineHash, State, hash_line};
-use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
-/// The last line that was read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head {
-    /// Its number.
-    pub(crate) seq: u64,
-    /// The offset of its first byte.
-    pub(crate) start: u64,
-    /// The offset after its line feed.
-    pub(crate) end: u64,
-    /// Its hash.
-    pub(crate) hash: LineHash,
-}
-
-/// The state as it was after a line that had been synced, so that not all lines need to be read.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Checkpoint {
-    version: u32,
-    pub(crate) head: Head,
-    pub(crate) state: State,
-    /// The hash of the two: nothing else would show that a digit of a mark is not what it was.
-    check: LineHash,
-}
-
-impl Checkpoint {
-    pub(crate) fn of(head: Head, state: State) -> Checkpoint {
-        let check = Checkpoint::hash(&head, &state);
-        Checkpoint { version: LOG_VERSION, head, state, check }
-    }
-
-    fn is_sound(&self) -> bool {
-        self.check == Checkpoint::hash(&self.head, &self.state)
-    }
-
-    fn hash(head: &Head, state: &State) -> LineHash {
-        hash_line(&serde_json::to_vec(&(head, state)).unwrap_or_default())
-    }
-}
-
-/// What a checkpoint file turned out to be.
+/// Where reading begins.
 #[derive(Debug)]
-pub(crate) enum CheckpointFile {
-    Good(Checkpoint),
-    Missing,
-    /// Not readable as one: the log is read from the beginning instead.
-    Damaged,
+pub(crate) enum Start {
+    /// With the first line of the file, whichever that is.
+    Beginning,
+    /// With the first line of the file, which must go on from where another file ended.
+    After(Box<Journal>),
+    /// Behind the line that a checkpoint ends with.
+    Checkpoint(Box<Checkpoint>),
 }
 
 /// The log, read to its end.
@@ -61,6 +27,8 @@ pub(crate) enum CheckpointFile {
 pub(crate) struct Journal {
     pub(crate) head: Head,
     pub(crate) state: State,
+    /// The number of the first line that was read.
+    pub(crate) first_seq: u64,
     /// Bytes after the last whole line: somebody was interrupted while appending.
     pub(crate) torn: Vec<u8>,
 }
@@ -98,30 +66,6 @@ impl Damage {
     }
 }
 
-impl CheckpointFile {
-    pub(crate) fn read(dir: &FenceDir) -> Result<CheckpointFile, Damage> {
-        let path = dir.checkpoint();
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(CheckpointFile::Missing),
-            Err(e) => return Err(Damage::io("read", path)(e)),
-        };
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u64,
-        }
-        match serde_json::from_slice(&bytes) {
-            Ok(Versioned { version }) if version != u64::from(LOG_VERSION) => {
-                Err(Damage::CheckpointVersion { path, version })
-            }
-            _ => Ok(match serde_json::from_slice::<Checkpoint>(&bytes) {
-                Ok(checkpoint) if checkpoint.is_sound() => CheckpointFile::Good(checkpoint),
-                _ => CheckpointFile::Damaged,
-            }),
-        }
-    }
-}
-
 /// A line of the log as it was read.
 pub(crate) struct ReadLine<'a> {
     pub(crate) bytes: &'a [u8],
@@ -129,14 +73,14 @@ pub(crate) struct ReadLine<'a> {
 }
 
 impl Journal {
-    /// Reads the log from `checkpoint` on, or from its beginning, and calls `each` for every line.
+    /// Reads a file of the log and calls `each` for every line.
     ///
     /// `witness` says how far the log must reach. Beyond what it vouches for under the boot id
     /// `boot`, lines that cannot be read count as torn: a crash of the machine leaves such.
     pub(crate) fn read(
         log: &File,
         path: &Path,
-        checkpoint: Option<Checkpoint>,
+        start: Start,
         witness: Option<(&Witness, &str)>,
         mut each: impl FnMut(ReadLine<'_>),
     ) -> Result<Journal, Damage> {
@@ -145,7 +89,7 @@ impl Journal {
         if length == 0 {
             return Err(Damage::Empty(path.to_owned()));
         }
-        let mut reader = Reader::from(checkpoint, length, path)?;
+        let mut reader = Reader::from(start, length, path)?;
         let mut input = BufReader::with_capacity(64 * 1024, log);
         input.seek(SeekFrom::Start(reader.next_start())).map_err(Damage::io("read", path))?;
         let mut bytes = Vec::new();
@@ -172,7 +116,8 @@ impl Journal {
             let line = reader.resumes_with.map_or(1, |head| head.seq);
             return Err(Damage::Line { path: path.to_owned(), line, why: "is not complete".to_owned() });
         };
-        let journal = Journal { head, state: reader.state, torn: bytes };
+        let first_seq = reader.first_seq.unwrap_or(head.seq);
+        let journal = Journal { head, state: reader.state, first_seq, torn: bytes };
         if let Some((witness, boot)) = witness {
             journal.check(witness, boot, path)?;
         }
@@ -181,6 +126,10 @@ impl Journal {
 
     /// Checks that the log reaches as far as the witness vouches for.
     fn check(&self, witness: &Witness, boot: &str, path: &Path) -> Result<(), Damage> {
+        if witness.seq < self.first_seq {
+            // Left before the lines it speaks of were moved to another file.
+            return Ok(());
+        }
         let expected = witness.vouches_for(boot);
         if expected > self.head.end {
             let (path, found) = (path.to_owned(), self.head.end);
@@ -199,6 +148,7 @@ impl Journal {
 fn blame(seq: u64, bytes: &[u8], next: &[u8], path: &Path) -> Damage {
     let named_by_next = serde_json::from_slice::<Line>(next).map(|next| next.prev == hash_line(bytes));
     let (line, why) = match named_by_next {
+        _ if seq == 1 => (1, "has been changed".to_owned()),
         Ok(true) => (seq - 1, "has been changed".to_owned()),
         Ok(false) => (seq, "has been changed".to_owned()),
         Err(_) => (seq - 1, format!("or line {seq} has been changed")),
@@ -217,21 +167,27 @@ enum Flaw {
 
 struct Reader<'p> {
     path: &'p Path,
-    head: Option<Head>,
     state: State,
+    /// The last line that was taken.
+    head: Option<Head>,
+    first_seq: Option<u64>,
+    /// The last line of the file before.
+    follows: Option<Head>,
     /// The checkpoint's last line, which is read once more: it must still be the one it was.
     resumes_with: Option<Head>,
 }
 
 impl<'p> Reader<'p> {
-    fn from(checkpoint: Option<Checkpoint>, length: u64, path: &'p Path) -> Result<Reader<'p>, Damage> {
-        let Some(Checkpoint { head, state, .. }) = checkpoint else {
-            return Ok(Reader { path, head: None, state: State::default(), resumes_with: None });
+    fn from(start: Start, length: u64, path: &'p Path) -> Result<Reader<'p>, Damage> {
+        let (state, follows, resumes_with) = match start {
+            Start::Beginning => (State::default(), None, None),
+            Start::After(before) => (before.state, Some(before.head), None),
+            Start::Checkpoint(checkpoint) => (checkpoint.state, None, Some(checkpoint.head)),
         };
-        if length < head.end {
+        if let Some(head) = resumes_with.as_ref().filter(|head| length < head.end) {
             return Err(Damage::Cut { path: path.to_owned(), found: length, expected: head.end, seq: head.seq });
         }
-        Ok(Reader { path, head: None, state, resumes_with: Some(head) })
+        Ok(Reader { path, state, head: None, first_seq: None, follows, resumes_with })
     }
 
     fn next_start(&self) -> u64 {
@@ -250,23 +206,34 @@ impl<'p> Reader<'p> {
             self.head = Some(head);
             return Ok(None);
         }
-        let (seq, prev) = match &self.head {
-            Some(head) => (head.seq + 1, head.hash.clone()),
-            None => (1, LineHash::none()),
-        };
-        let damaged = |why: String| Flaw::Damage(Damage::Line { path: self.path.to_owned(), line: seq, why });
+        let before = self.head.as_ref().or(self.follows.as_ref());
+        let expected = before.map_or(1, |head| head.seq + 1);
+        let damaged = |why: String| Flaw::Damage(Damage::Line { path: self.path.to_owned(), line: expected, why });
         let line: Line = serde_json::from_slice(bytes).map_err(|e| damaged(format!("cannot be read: {e}")))?;
-        if line.prev != prev {
-            return Err(Flaw::Unchained { seq });
+        // A log that was rotated begins in the middle; its first line then says what went before.
+        let begins_in_the_middle = before.is_none() && matches!(line.event, Event::LogRotated { .. });
+        if !begins_in_the_middle {
+            if line.prev != before.map_or_else(LineHash::none, |head| head.hash.clone()) {
+                return Err(Flaw::Unchained { seq: expected });
+            }
+            if line.seq != expected {
+                return Err(damaged(format!("says it is line {}", line.seq)));
+            }
         }
-        if line.seq != seq {
-            return Err(damaged(format!("says it is line {}", line.seq)));
-        }
-        if matches!(line.event, Event::LogBegun { .. }) != (seq == 1) {
+        let is_beginning = matches!(line.event, Event::LogBegun { .. } | Event::LogRotated { .. });
+        if is_beginning != self.head.is_none() {
             return Err(damaged("is a beginning in the wrong place".to_owned()));
         }
-        self.state.apply(seq, &line.time, &line.event).map_err(|e: FoldError| damaged(format!("is refused: {e}")))?;
-        self.head = Some(Head { seq, start, end: start + bytes.len() as u64 + 1, hash });
+        if let Event::LogRotated { state, .. } = &line.event
+            && self.follows.is_some()
+            && **state != self.state
+        {
+            return Err(damaged("does not carry on what the lines before it add up to".to_owned()));
+        }
+        let applied = self.state.apply(line.seq, &line.time, &line.event);
+        applied.map_err(|e: FoldError| damaged(format!("is refused: {e}")))?;
+        self.first_seq.get_or_insert(line.seq);
+        self.head = Some(Head { seq: line.seq, start, end: start + bytes.len() as u64 + 1, hash });
         Ok(Some(line))
     }
 }

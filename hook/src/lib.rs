@@ -27,14 +27,17 @@
 //! the lock of `store` and waits in `slot`; `record` and `voice` say what was decided.
 
 mod audit;
+mod checkpoint;
 mod cli;
 mod clock;
 mod config;
 mod failure;
 mod files;
 mod gate;
+mod history;
 mod install;
 mod journal;
+mod mend;
 mod mutex;
 mod plan;
 mod pre_receive;
@@ -43,6 +46,7 @@ mod record;
 mod refs;
 mod repository;
 mod settings;
+mod settling;
 mod slot;
 mod status;
 mod store;

@@ -7,14 +7,17 @@
 //!
 //! Its content is a [`Witness`]: how far the log had been written when the lock was last let go.
 
-use crate::{clock::Patience, files::FenceDir};
-use git_fence_core::LineHash;
+use crate::{
+    clock::Patience,
+    files::{FenceDir, is_same_file},
+};
+use git_fence_core::{LineHash, hash_line};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::FileExt,
     thread,
     time::Duration,
 };
@@ -54,12 +57,12 @@ impl Mutex {
         loop {
             let file = dir.open_or_make(&path, OpenOptions::new().read(true).write(true))?;
             wait_for_flock(&file, patience)?;
-            let locked = file.metadata()?;
-            match fs::metadata(&path) {
-                Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => return Ok(Mutex(file)),
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
-                // Deleted or replaced between opening and locking: this lock locks nobody out.
-                _ => {}
+            if is_same_file(&file, &path) {
+                return Ok(Mutex(file));
+            }
+            // Deleted or replaced between opening and locking: this lock locks nobody out.
+            if patience.left().is_zero() {
+                return Err(LockError::Held);
             }
         }
     }
@@ -82,6 +85,13 @@ impl Witness {
     /// What the last holder of the lock left, looked up without taking it.
     pub(crate) fn look_up(dir: &FenceDir) -> Option<Witness> {
         Witness::read(&File::open(dir.mutex()).ok()?)
+    }
+
+    /// Of a log that is one synced line, `seq`, with its line feed.
+    pub(crate) fn of_first_line(boot: &str, seq: u64, line: &[u8]) -> Witness {
+        let end = line.len() as u64;
+        let hash = hash_line(line.strip_suffix(b"\n").unwrap_or(line));
+        Witness { boot: boot.to_owned(), seq, end, hash, synced: end }
     }
 
     /// Up to where the log must be whole when it is read under the boot id `boot`.
@@ -118,7 +128,7 @@ pub(crate) fn wait_for_flock(file: &File, patience: &Patience) -> Result<(), Loc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
+    use std::{fs, os::unix::fs::MetadataExt, time::Instant};
 
     fn patience(most: Duration) -> Patience {
         Patience::of(most, Instant::now())

@@ -3,14 +3,11 @@
 use crate::{
     failure::Failure,
     files::FenceDir,
-    install,
-    journal::{CheckpointFile, Damage, Journal},
-    mutex::Witness,
-    process,
+    history, install, process,
     repository::Repository,
     settings,
     slot::{self, Fate, Lookout},
-    store::{missing_log, read_plan},
+    store::read_plan,
     surroundings::Environment,
 };
 use git_fence_core::{
@@ -18,7 +15,6 @@ use git_fence_core::{
 };
 use serde::Serialize;
 use std::{
-    fs::File,
     io::{self, Write},
     path::Path,
     time::Duration,
@@ -59,7 +55,7 @@ pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(
     let repository = Repository::find(dir, environment)?;
     let settings = settings::read(&repository.config)?;
     let here = process::here().map_err(Failure::io("read", "/proc"))?;
-    let state = read_state(&FenceDir::at(repository.fence_dir()), &here)?;
+    let state = history::state(&FenceDir::at(repository.fence_dir()), &here.boot)?;
     let status = look(&repository, &settings, &here, state)?;
     let mut out = io::stdout().lock();
     if json {
@@ -68,27 +64,6 @@ pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(
         show(&status, &mut out)?;
     }
     Ok(())
-}
-
-/// The state that the log says, read without the lock: a line that is being appended right now is
-/// not yet a whole line, and is not looked at.
-pub(crate) fn read_state(dir: &FenceDir, here: &Place) -> Result<State, Failure> {
-    let path = dir.log();
-    // The witness first: the log only grows, so it reaches at least as far when it is read after.
-    let witness = Witness::look_up(dir);
-    let checkpoint = match CheckpointFile::read(dir)? {
-        CheckpointFile::Good(checkpoint) => Some(checkpoint),
-        CheckpointFile::Missing | CheckpointFile::Damaged => None,
-    };
-    let witness = witness.as_ref().map(|witness| (witness, here.boot.as_str()));
-    Ok(Journal::read(&open_log(dir)?, &path, checkpoint, witness, |_| {})?.state)
-}
-
-pub(crate) fn open_log(dir: &FenceDir) -> Result<File, Damage> {
-    File::open(dir.log()).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => missing_log(dir),
-        _ => Damage::io("read", dir.log())(e),
-    })
 }
 
 /// The next push settles those that are over. Until then they are shown as they will be settled.

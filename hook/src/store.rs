@@ -8,9 +8,10 @@
 //! What this does not do: decide. It keeps the record and proves that it is unbroken.
 
 use crate::{
+    checkpoint::{Checkpoint, CheckpointFile, Head},
     clock::{self, Patience},
-    files::{FenceDir, room_for},
-    journal::{Checkpoint, CheckpointFile, Damage, Head, Journal},
+    files::{FenceDir, is_same_file, room_for},
+    journal::{Damage, Journal, Start},
     mutex::{LockError, Mutex, Witness, wait_for_flock},
 };
 use git_fence_core::{Event, InFlight, LOG_VERSION, Line, LineHash, Plan, PlannedRef, PushId, State, hash_line};
@@ -84,13 +85,15 @@ impl Store {
 
         let checkpoint = CheckpointFile::read(dir)?;
         let is_damaged = matches!(checkpoint, CheckpointFile::Damaged);
-        let checkpoint = match checkpoint {
-            CheckpointFile::Good(checkpoint) => Some(checkpoint),
-            CheckpointFile::Missing | CheckpointFile::Damaged => None,
+        let (start, checkpointed) = match checkpoint {
+            CheckpointFile::Good(checkpoint) => {
+                let end = checkpoint.head.end;
+                (Start::Checkpoint(Box::new(checkpoint)), end)
+            }
+            CheckpointFile::Missing | CheckpointFile::Damaged => (Start::Beginning, 0),
         };
-        let checkpointed = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.head.end);
         let witness = mutex.witness();
-        let journal = Journal::read(&log, &path, checkpoint, witness.as_ref().map(|it| (it, boot)), |_| {})?;
+        let journal = Journal::read(&log, &path, start, witness.as_ref().map(|it| (it, boot)), |_| {})?;
         let mut store = Store {
             dir: dir.clone(),
             boot: boot.to_owned(),
@@ -124,11 +127,8 @@ impl Store {
         let line = Line { seq: 1, time: clock::now(), event: begun, prev: LineHash::none() };
         let bytes = serialise(&line);
         dir.replace(&path, &bytes, true).map_err(Damage::io("write", &path))?;
-        let sync_names = File::open(dir.path()).and_then(|opened| opened.sync_all());
-        sync_names.map_err(Damage::io("sync", dir.path()))?;
-        let end = bytes.len() as u64;
-        let hash = hash_line(&bytes[..bytes.len() - 1]);
-        mutex.leave(&Witness { boot: boot.to_owned(), seq: 1, end, hash, synced: end });
+        dir.sync().map_err(Damage::io("sync", dir.path()))?;
+        mutex.leave(&Witness::of_first_line(boot, 1, &bytes));
         Ok(())
     }
 
@@ -160,6 +160,49 @@ impl Store {
 
     /// Writes what was appended and lets the lock go.
     pub(crate) fn commit(mut self, durability: Durability) -> Result<(), StoreError> {
+        self.write_out(durability)?;
+        let is_due = self.synced == self.head.end && self.head.end - self.checkpointed > CHECKPOINT_EVERY;
+        if is_due {
+            self.write_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Moves all lines to a file of their own, goes on in a new one, and lets the lock go.
+    ///
+    /// At every moment there is a whole log under the log's name. The checkpoint goes first, because
+    /// it speaks of offsets in the file that is moved; without one the log is read from its beginning.
+    pub(crate) fn rotate(mut self, by: &str) -> Result<PathBuf, StoreError> {
+        self.write_out(Durability::Synced)?;
+        let (log, archive) = (self.dir.log(), self.dir.archive(self.head.seq));
+        let name = archive.file_name().unwrap_or_default().display().to_string();
+        let state = Box::new(self.state.clone());
+        let rotated = Event::LogRotated { version: LOG_VERSION, file: name, state, pusher: by.to_owned() };
+        let line = Line { seq: self.head.seq + 1, time: clock::now(), event: rotated, prev: self.head.hash.clone() };
+        let bytes = serialise(&line);
+        self.remove_if_there(self.dir.checkpoint())?;
+        // Links that an interrupted rotation left are not files of their own.
+        for left in self.dir.archives().map_err(Damage::io("list", self.dir.path()))? {
+            if is_same_file(&self.log, &left) {
+                self.remove_if_there(left)?;
+            }
+        }
+        fs::hard_link(&log, &archive).map_err(Damage::io("link", &archive))?;
+        self.dir.replace(&log, &bytes, true).map_err(Damage::io("write", &log))?;
+        self.dir.sync().map_err(Damage::io("sync", self.dir.path()))?;
+        self.mutex.leave(&Witness::of_first_line(&self.boot, line.seq, &bytes));
+        Ok(archive)
+    }
+
+    fn remove_if_there(&self, path: PathBuf) -> Result<(), Damage> {
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Damage::io("remove", path)(e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what was appended, and leaves word of it.
+    fn write_out(&mut self, durability: Durability) -> Result<(), StoreError> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -176,11 +219,10 @@ impl Store {
             self.synced = end;
         }
         self.mutex.leave(&Witness { boot: self.boot.clone(), seq, end, hash: hash.clone(), synced: self.synced });
-        for path in &self.obsolete {
+        self.pending.clear();
+        self.written_end = end;
+        for path in self.obsolete.drain(..) {
             let _ = fs::remove_file(path);
-        }
-        if durability == Durability::Synced && end - self.checkpointed > CHECKPOINT_EVERY {
-            self.write_checkpoint();
         }
         Ok(())
     }

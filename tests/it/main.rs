@@ -5,6 +5,7 @@
 mod commands;
 mod faults;
 mod hostile;
+mod mend;
 mod modes;
 mod places;
 mod spent;

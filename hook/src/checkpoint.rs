@@ -1,0 +1,77 @@
+//! The checkpoint: so that not every line of the log needs to be read.
+
+use crate::{files::FenceDir, journal::Damage};
+use git_fence_core::{LOG_VERSION, LineHash, State, hash_line};
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// The last line that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// Its number.
+    pub(crate) seq: u64,
+    /// The offset of its first byte.
+    pub(crate) start: u64,
+    /// The offset after its line feed.
+    pub(crate) end: u64,
+    /// Its hash.
+    pub(crate) hash: LineHash,
+}
+
+/// The state as it was after a line that had been synced, so that not all lines need to be read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Checkpoint {
+    version: u32,
+    pub(crate) head: Head,
+    pub(crate) state: State,
+    /// The hash of the two: nothing else would show that a digit of a mark is not what it was.
+    check: LineHash,
+}
+
+impl Checkpoint {
+    pub(crate) fn of(head: Head, state: State) -> Checkpoint {
+        let check = Checkpoint::hash(&head, &state);
+        Checkpoint { version: LOG_VERSION, head, state, check }
+    }
+
+    fn is_sound(&self) -> bool {
+        self.check == Checkpoint::hash(&self.head, &self.state)
+    }
+
+    fn hash(head: &Head, state: &State) -> LineHash {
+        hash_line(&serde_json::to_vec(&(head, state)).unwrap_or_default())
+    }
+}
+
+/// What a checkpoint file turned out to be.
+#[derive(Debug)]
+pub(crate) enum CheckpointFile {
+    Good(Checkpoint),
+    Missing,
+    /// Not readable as one: the log is read from the beginning instead.
+    Damaged,
+}
+
+impl CheckpointFile {
+    pub(crate) fn read(dir: &FenceDir) -> Result<CheckpointFile, Damage> {
+        let path = dir.checkpoint();
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(CheckpointFile::Missing),
+            Err(e) => return Err(Damage::io("read", path)(e)),
+        };
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u64,
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(Versioned { version }) if version != u64::from(LOG_VERSION) => {
+                Err(Damage::CheckpointVersion { path, version })
+            }
+            _ => Ok(match serde_json::from_slice::<Checkpoint>(&bytes) {
+                Ok(checkpoint) if checkpoint.is_sound() => CheckpointFile::Good(checkpoint),
+                _ => CheckpointFile::Damaged,
+            }),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Getting out of trouble: what an operator may do to the fence, under the lock and on record.
+
+use crate::{
+    clock::Patience,
+    failure::Failure,
+    files::FenceDir,
+    process::{self, Seen},
+    repository::Repository,
+    settings,
+    settling::{SettlingError, settle_what_is_over},
+    slot::Lookout,
+    store::{Durability, Store},
+    surroundings::{Environment, os_user},
+};
+use git_fence_core::{Event, FenceName, Mark, Place, Settings, View, Who, text};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// How long an operator's command waits for the lock.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LONGEST_REASON: usize = 500;
+
+/// A repository in the hands of its operator.
+struct Operator {
+    repository: Repository,
+    settings: Settings,
+    here: Place,
+    name: String,
+}
+
+impl Operator {
+    fn at(dir: &Path, environment: &Environment) -> Result<Operator, Failure> {
+        let repository = Repository::find(dir, environment)?;
+        let settings = settings::read(&repository.config)?;
+        let here = process::here().map_err(Failure::io("read", "/proc"))?;
+        Ok(Operator { repository, settings, here, name: os_user() })
+    }
+
+    /// The log under the lock, with everything settled that is over: marks are what they are.
+    fn lock(&self) -> Result<Store, Failure> {
+        let dir = FenceDir::at(self.repository.fence_dir());
+        let mut store = Store::lock(&dir, &self.here.boot, &Patience::of(PATIENCE, Instant::now()))?;
+        let lookout = Lookout { here: &self.here, watched: Duration::ZERO };
+        settle_what_is_over(&mut store, &self.repository, &self.settings, lookout, |_, _| true).map_err(settling)?;
+        Ok(store)
+    }
+
+    fn fence(&self, name: &str) -> Result<FenceName, Failure> {
+        let unknown =
+            |why: String| Failure::Other { what: why, hint: "git-fence-hook status  lists the fences".to_owned() };
+        let fence = FenceName::parse(name.as_bytes()).map_err(|e| unknown(e.to_string()))?;
+        match self.settings.rules(&fence) {
+            Some(_) => Ok(fence),
+            None => Err(unknown(format!("this repository has no fence '{fence}'"))),
+        }
+    }
+}
+
+/// `git-fence-hook lower`: tokens above the new mark may be used again. Only from the mark that the
+/// operator believes it to be: it may have moved since they looked.
+pub(crate) fn lower(
+    dir: &Path,
+    fence: &str,
+    to: u64,
+    expect: u64,
+    reason: &str,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    let reason = reason_given(reason)?;
+    let operator = Operator::at(dir, environment)?;
+    let fence = operator.fence(fence)?;
+    let mut store = operator.lock()?;
+    let from = store.state().fence(&fence).mark;
+    if from.get() != expect {
+        return Err(Failure::Other {
+            what: format!("the mark of fence '{fence}' is {from}, not {expect}: nothing was changed"),
+            hint: "look again with  git-fence-hook status  before you lower it".to_owned(),
+        });
+    }
+    let mark = Mark::at(to).filter(|mark| *mark < from).ok_or_else(|| Failure::Other {
+        what: format!("{to} is not below the mark {from} of fence '{fence}'"),
+        hint: "lower it to a number from 0 up and below the mark".to_owned(),
+    })?;
+    store.append(Event::MarkLowered { fence: fence.clone(), from, mark, reason, pusher: operator.name })?;
+    store.commit(Durability::Synced)?;
+    writeln!(io::stdout(), "fence '{fence}'  mark {from} lowered to {mark}")?;
+    Ok(())
+}
+
+/// `git-fence-hook evict`: ends a stalled push in flight, so that others need not wait for it.
+pub(crate) fn evict(dir: &Path, fence: &str, reason: &str, environment: &Environment) -> Result<(), Failure> {
+    let reason = reason_given(reason)?;
+    let operator = Operator::at(dir, environment)?;
+    let fence = operator.fence(fence)?;
+    let mut store = operator.lock()?;
+    let Some(flight) = store.state().fence(&fence).slot.first().map(|flight| (*flight).clone()) else {
+        store.commit(Durability::Lazy)?;
+        writeln!(io::stdout(), "fence '{fence}'  nothing is in flight")?;
+        return Ok(());
+    };
+    let cannot = |why: &str| Failure::Other {
+        what: format!("the push in flight, {}, cannot be ended from here: {why}", flight.push),
+        hint: "it counts as over when its refs have moved or fence.wait has passed".to_owned(),
+    };
+    let receive_pack = flight.receive_pack.filter(|_| operator.here.view_of(&flight.place) == View::Clear);
+    let receive_pack = receive_pack.ok_or_else(|| cannot("its receive-pack cannot be seen"))?;
+    let Seen::Alive(Some(pidfd)) = process::look_at(&receive_pack) else {
+        return Err(cannot("its receive-pack cannot be reached"));
+    };
+    process::ask_to_end(&pidfd).map_err(|e| cannot(&e.to_string()))?;
+    let who = Who { owner: None, pusher: operator.name, address: None };
+    store.append(Event::PushEvicted { push: flight.push, reason, who })?;
+    store.commit(Durability::Synced)?;
+    let ended = process::has_ended(&pidfd, PATIENCE);
+    let word = if ended { "has ended" } else { "was asked to end and has not yet" };
+    writeln!(io::stdout(), "fence '{fence}'  push {}: process {} {word}", flight.push, receive_pack.pid)?;
+    Ok(())
+}
+
+/// `git-fence-hook rotate`: moves the lines so far to a file of their own.
+pub(crate) fn rotate(dir: &Path, environment: &Environment) -> Result<(), Failure> {
+    let operator = Operator::at(dir, environment)?;
+    let archive = operator.lock()?.rotate(&operator.name)?;
+    writeln!(io::stdout(), "lines so far  {}", archive.display())?;
+    Ok(())
+}
+
+/// A reason on record must say something.
+fn reason_given(reason: &str) -> Result<String, Failure> {
+    let reason = text::one_line(reason.trim().as_bytes(), LONGEST_REASON);
+    if reason.is_empty() {
+        return Err(Failure::Other {
+            what: "the reason is empty: nothing was changed".to_owned(),
+            hint: "say why, for whoever reads the log:  --reason 'a test pushed token 999999'".to_owned(),
+        });
+    }
+    Ok(reason)
+}
+
+fn settling(error: SettlingError) -> Failure {
+    match error {
+        SettlingError::Store(e) => e.into(),
+        SettlingError::Refs(e) => Failure::Other { what: e.to_string(), hint: "look with  git fsck".to_owned() },
+    }
+}

@@ -57,7 +57,7 @@ pub use object_id::{ObjectId, ObjectIdError};
 pub use offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};
 pub use place::{Place, ReceivePack, View};
 pub use push::{Command, Push, PushError};
-pub use rules::{Accept, Mode, Rules, Settings};
+pub use rules::{Accept, Mode, Rules, Settings, Syslog};
 pub use settle::{Evidence, Settlement, refs_say_over, settle};
 pub use token::{Mark, Token, TokenError};
 pub use verdict::{Code, Reject};

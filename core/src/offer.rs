@@ -132,6 +132,7 @@ mod tests {
             fences: vec![deploy, Rules::for_repo()],
             receive_pack_is_elsewhere: false,
             init_at_first_push: false,
+            syslog: None,
         }
     }
 

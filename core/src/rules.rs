@@ -101,6 +101,19 @@ pub struct Settings {
     pub receive_pack_is_elsewhere: bool,
     /// Whether a repository that has no log yet may begin one at its first push.
     pub init_at_first_push: bool,
+    /// Where each decision is sent besides the log: the local syslog or journald, or a socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syslog: Option<Syslog>,
+}
+
+/// A listener for decisions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Syslog {
+    /// Whichever of journald and syslog this machine has.
+    Local,
+    /// The datagram socket at this path.
+    Socket(String),
 }
 
 impl Settings {
@@ -146,6 +159,7 @@ mod tests {
             fences: vec![deploy, Rules::for_repo()],
             receive_pack_is_elsewhere: false,
             init_at_first_push: false,
+            syslog: None,
         }
     }
 

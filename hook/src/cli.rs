@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{audit, failure::Failure, install, mend, pre_receive, status, surroundings::Environment};
+use crate::{audit, failure::Failure, install, mend, pre_receive, repair, status, surroundings::Environment};
 use clap::{Args, Parser, Subcommand};
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -60,6 +60,17 @@ enum Command {
     },
     /// Move the log's lines so far to a file of their own
     Rotate(Where),
+    /// Put the fence's own files right: says what it would do, and does it with --yes
+    Repair {
+        #[command(flatten)]
+        place: Where,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+        /// Why, for the record: needed where lines of the log are lost by it
+        #[arg(long)]
+        reason: Option<String>,
+    },
     /// What git runs: reads the push from standard input and the environment
     #[command(hide = true)]
     PreReceive { ignored: Vec<OsString> },
@@ -105,6 +116,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
             mend::lower(&place.repository, &fence, to, expect, &reason, environment)
         }
         Command::Evict { place, fence, reason } => mend::evict(&place.repository, &fence, &reason, environment),
+        Command::Repair { place, yes, reason } => repair::run(&place.repository, yes, reason.as_deref(), environment),
         Command::Rotate(place) => mend::rotate(&place.repository, environment),
         Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {
             audit::verify(&place.repository, environment)

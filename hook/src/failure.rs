@@ -60,9 +60,9 @@ impl Failure {
             Failure::Damage(Damage::Torn { .. }) => {
                 Some("it was never acknowledged: the next push sets it aside and goes on")
             }
-            Failure::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => {
-                Some("every push is refused until the log is restored from a backup; nothing has been lost by that")
-            }
+            Failure::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => Some(
+                "every push is refused until it is restored from a backup, or declared good with  git-fence-hook repair",
+            ),
             Failure::Settings(_) => Some("find it with  git config --show-origin --get-regexp '^fence\\.'"),
             _ => None,
         }

@@ -150,19 +150,19 @@ impl Gate<'_> {
     }
 
     /// Asks the receive-pack in the slot to end. Whether it does is seen by the next look.
-    fn evict(&self, mut store: Store, in_the_way: &InTheWay) -> Result<(), Refusal> {
+    fn evict(&self, store: Store, in_the_way: &InTheWay) -> Result<(), Refusal> {
         let Some(pidfd) = &in_the_way.pidfd else { return Ok(()) };
         let reason = match process::ask_to_end(pidfd) {
             Ok(()) => "a newer push waited longer than fence.evictAfter".to_owned(),
             Err(e) => format!("a newer push waited longer than fence.evictAfter, but could not end it: {e}"),
         };
         let event = Event::PushEvicted { push: in_the_way.push, reason, who: self.record.who.clone() };
-        store.append(event).and_then(|()| store.commit(Durability::Lazy)).map_err(|e| self.broken(&e))
+        self.record.commit(store, event, Durability::Lazy)
     }
 
     /// Takes the slots: from here on everybody else waits until the refs have moved. `overruled` is
     /// what an enforcing fence would have said.
-    fn admit(&self, mut store: Store, overruled: Option<Reject>) -> Result<(), Refusal> {
+    fn admit(&self, store: Store, overruled: Option<Reject>) -> Result<(), Refusal> {
         let overruled = self.flaw.clone().or(overruled);
         // Read again, now that nobody else may move them: these are the values settling compares with.
         let guarded = Guarded::part_of(self.record.push, self.settings, self.repository).map_err(unreadable)?;
@@ -190,7 +190,7 @@ impl Gate<'_> {
             place: Place { uptime_ms: clock::uptime_ms(), ..self.record.here.clone() },
             elapsed_us: self.record.elapsed_us(),
         };
-        store.append(accepted).and_then(|()| store.commit(Durability::Synced)).map_err(|e| self.broken(&e))?;
+        self.record.commit(store, accepted, Durability::Synced)?;
         if let Some(reject) = overruled {
             let token = reject.fence().and_then(|fence| self.token_for(fence));
             voice::overruled(&Refusal { token, ..Refusal::from(reject) });

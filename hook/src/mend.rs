@@ -11,6 +11,7 @@ use crate::{
     slot::Lookout,
     store::{Durability, Store},
     surroundings::{Environment, os_user},
+    syslog,
 };
 use git_fence_core::{Event, FenceName, Mark, Place, Settings, View, Who, text};
 use std::{
@@ -19,20 +20,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an operator's command waits for the lock.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LONGEST_REASON: usize = 500;
 
 /// A repository in the hands of its operator.
-struct Operator {
-    repository: Repository,
-    settings: Settings,
-    here: Place,
-    name: String,
+pub(crate) struct Operator {
+    pub(crate) repository: Repository,
+    pub(crate) settings: Settings,
+    pub(crate) here: Place,
+    pub(crate) name: String,
 }
 
 impl Operator {
-    fn at(dir: &Path, environment: &Environment) -> Result<Operator, Failure> {
+    pub(crate) fn at(dir: &Path, environment: &Environment) -> Result<Operator, Failure> {
         let repository = Repository::find(dir, environment)?;
         let settings = settings::read(&repository.config)?;
         let here = process::here().map_err(Failure::io("read", "/proc"))?;
@@ -40,12 +40,27 @@ impl Operator {
     }
 
     /// The log under the lock, with everything settled that is over: marks are what they are.
-    fn lock(&self) -> Result<Store, Failure> {
-        let dir = FenceDir::at(self.repository.fence_dir());
-        let mut store = Store::lock(&dir, &self.here.boot, &Patience::of(PATIENCE, Instant::now()))?;
+    pub(crate) fn lock(&self) -> Result<Store, Failure> {
+        let mut store = Store::lock(&self.fence_dir(), &self.here.boot, &Operator::patience())?;
         let lookout = Lookout { here: &self.here, watched: Duration::ZERO };
         settle_what_is_over(&mut store, &self.repository, &self.settings, lookout, |_, _| true).map_err(settling)?;
         Ok(store)
+    }
+
+    pub(crate) fn fence_dir(&self) -> FenceDir {
+        FenceDir::at(self.repository.fence_dir())
+    }
+
+    /// How long a command waits for the lock.
+    pub(crate) fn patience() -> Patience {
+        Patience::of(PATIENCE, Instant::now())
+    }
+
+    /// Puts `event` on record, to stay, and lets the lock go.
+    pub(crate) fn commit(&self, mut store: Store, event: Event) -> Result<(), Failure> {
+        store.append(event)?;
+        syslog::announce(self.settings.syslog.as_ref(), &store.commit(Durability::Synced)?);
+        Ok(())
     }
 
     fn fence(&self, name: &str) -> Result<FenceName, Failure> {
@@ -72,7 +87,7 @@ pub(crate) fn lower(
     let reason = reason_given(reason)?;
     let operator = Operator::at(dir, environment)?;
     let fence = operator.fence(fence)?;
-    let mut store = operator.lock()?;
+    let store = operator.lock()?;
     let from = store.state().fence(&fence).mark;
     if from.get() != expect {
         return Err(Failure::Other {
@@ -84,8 +99,8 @@ pub(crate) fn lower(
         what: format!("{to} is not below the mark {from} of fence '{fence}'"),
         hint: "lower it to a number from 0 up and below the mark".to_owned(),
     })?;
-    store.append(Event::MarkLowered { fence: fence.clone(), from, mark, reason, pusher: operator.name })?;
-    store.commit(Durability::Synced)?;
+    let pusher = operator.name.clone();
+    operator.commit(store, Event::MarkLowered { fence: fence.clone(), from, mark, reason, pusher })?;
     writeln!(io::stdout(), "fence '{fence}'  mark {from} lowered to {mark}")?;
     Ok(())
 }
@@ -95,7 +110,7 @@ pub(crate) fn evict(dir: &Path, fence: &str, reason: &str, environment: &Environ
     let reason = reason_given(reason)?;
     let operator = Operator::at(dir, environment)?;
     let fence = operator.fence(fence)?;
-    let mut store = operator.lock()?;
+    let store = operator.lock()?;
     let Some(flight) = store.state().fence(&fence).slot.first().map(|flight| (*flight).clone()) else {
         store.commit(Durability::Lazy)?;
         writeln!(io::stdout(), "fence '{fence}'  nothing is in flight")?;
@@ -111,9 +126,8 @@ pub(crate) fn evict(dir: &Path, fence: &str, reason: &str, environment: &Environ
         return Err(cannot("its receive-pack cannot be reached"));
     };
     process::ask_to_end(&pidfd).map_err(|e| cannot(&e.to_string()))?;
-    let who = Who { owner: None, pusher: operator.name, address: None };
-    store.append(Event::PushEvicted { push: flight.push, reason, who })?;
-    store.commit(Durability::Synced)?;
+    let who = Who { owner: None, pusher: operator.name.clone(), address: None };
+    operator.commit(store, Event::PushEvicted { push: flight.push, reason, who })?;
     let ended = process::has_ended(&pidfd, PATIENCE);
     let word = if ended { "has ended" } else { "was asked to end and has not yet" };
     writeln!(io::stdout(), "fence '{fence}'  push {}: process {} {word}", flight.push, receive_pack.pid)?;
@@ -129,7 +143,7 @@ pub(crate) fn rotate(dir: &Path, environment: &Environment) -> Result<(), Failur
 }
 
 /// A reason on record must say something.
-fn reason_given(reason: &str) -> Result<String, Failure> {
+pub(crate) fn reason_given(reason: &str) -> Result<String, Failure> {
     let reason = text::one_line(reason.trim().as_bytes(), LONGEST_REASON);
     if reason.is_empty() {
         return Err(Failure::Other {

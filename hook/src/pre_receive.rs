@@ -49,6 +49,7 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
         who: environment.who(),
         patience: Patience::of(wait, start),
         push: &push,
+        syslog: None,
         grace: GRACE,
         enforces,
     };
@@ -64,6 +65,7 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
         Ok(guarded) => guarded,
         Err(reject) => {
             let record = record(shortest_wait(&mut settings.fences.iter()), settings.enforces());
+            let record = Record { syslog: settings.syslog.as_ref(), ..record };
             let refusal = record.refuse_unread(reject, Some(&settings));
             return if record.enforces { Err(refusal) } else { overrule(&refusal) };
         }
@@ -71,6 +73,7 @@ fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
     let fences = guarded.fences(&settings);
     let enforced = fences.iter().any(|rules| rules.mode == Mode::Enforce);
     let record = record(shortest_wait(&mut fences.into_iter()), enforced);
+    let record = Record { syslog: settings.syslog.as_ref(), ..record };
     let receive_pack = receive_pack.filter(|_| !settings.receive_pack_is_elsewhere);
     match bring_to_gate(guarded, receive_pack, record, environment, &settings, &repository) {
         Err(refusal) if !enforced => overrule(&refusal),

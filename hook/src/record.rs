@@ -5,9 +5,10 @@ use crate::{
     files::FenceDir,
     journal::Damage,
     store::{Durability, Store, StoreError},
+    syslog,
     voice::Refusal,
 };
-use git_fence_core::{AskedRef, Event, Place, Push, Refused, Reject, Settings, Source, Token, Who};
+use git_fence_core::{AskedRef, Event, Place, Push, Refused, Reject, Settings, Source, Syslog, Token, Who};
 use std::time::Duration;
 
 /// The lock is held for moments only. So long it is waited for even where patience has run out, or
@@ -21,6 +22,8 @@ pub(crate) struct Record<'a> {
     pub(crate) who: Who,
     pub(crate) patience: Patience,
     pub(crate) push: &'a Push,
+    /// Who else is told.
+    pub(crate) syslog: Option<&'a Syslog>,
     /// For how long the lock is waited for where patience has run out.
     pub(crate) grace: Duration,
     /// Whether a refusal is one. Where no fence enforces, it is only on record.
@@ -64,13 +67,7 @@ impl Record<'_> {
     }
 
     /// Refuses the push and puts that on record.
-    pub(crate) fn refuse(
-        &self,
-        mut store: Store,
-        reject: Reject,
-        token: Option<Token>,
-        source: Option<Source>,
-    ) -> Refusal {
+    pub(crate) fn refuse(&self, store: Store, reject: Reject, token: Option<Token>, source: Option<Source>) -> Refusal {
         let fence = reject.fence().cloned();
         let mark = fence.as_ref().map(|fence| store.state().fence(fence).mark);
         let refused = Refused {
@@ -86,10 +83,17 @@ impl Record<'_> {
             elapsed_us: self.elapsed_us(),
         };
         let event = if self.enforces { Event::PushRejected(refused) } else { Event::PushObserved(refused) };
-        match store.append(event).and_then(|()| store.commit(Durability::Lazy)) {
+        match self.commit(store, event, Durability::Lazy) {
             Ok(()) => Refusal { reject, fence, token, mark },
-            Err(e) => self.broken(&e),
+            Err(broken) => broken,
         }
+    }
+
+    /// Puts `event` on record and lets the lock go. Who listens is told after that.
+    pub(crate) fn commit(&self, mut store: Store, event: Event, durability: Durability) -> Result<(), Refusal> {
+        let written = store.append(event).and_then(|()| store.commit(durability)).map_err(|e| self.broken(&e))?;
+        syslog::announce(self.syslog, &written);
+        Ok(())
     }
 
     pub(crate) fn elapsed_us(&self) -> u64 {
@@ -116,7 +120,7 @@ impl Record<'_> {
                 "nothing was written. The server's operator installs a newer git-fence-hook"
             }
             StoreError::Damage(_) | StoreError::PlanLost { .. } => {
-                "nothing was written. The server's operator looks with  git-fence-hook audit verify  and restores the file from a backup"
+                "nothing was written. The server's operator restores it from a backup, or looks at  git-fence-hook repair"
             }
         };
         Reject::Broken { what: error.to_string(), mend: mend.to_owned() }.into()

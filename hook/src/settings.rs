@@ -3,12 +3,13 @@
 //! A value that does not parse is an error and never a default: a gate that guesses what its owner
 //! meant is open when it guesses wrong.
 
-use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, text};
+use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, Syslog, text};
 use gix::{
     bstr::{BStr, BString, ByteSlice},
     config::File as Config,
 };
 use jiff::SignedDuration;
+use serde::Serialize;
 use std::time::Duration;
 
 /// A setting that cannot be used.
@@ -60,7 +61,42 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
             b"auto" => Ok(true),
             _ => Err("expected install or auto"),
         })?,
+        syslog: shared.one("syslog", None, |value| match value {
+            b"false" => Ok(None),
+            b"true" => Ok(Some(Syslog::Local)),
+            path if path.starts_with(b"/") => Ok(path.to_str().ok().map(|path| Syslog::Socket(path.to_owned()))),
+            _ => Err("expected true, false or the path of a socket"),
+        })?,
     })
+}
+
+/// A setting that somebody has made.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Made {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    /// The file, or the level where it is none.
+    pub(crate) origin: String,
+}
+
+/// Every setting of ours that is made anywhere, in the order in which git reads them: of those with
+/// one value the last counts.
+pub(crate) fn made(config: &Config) -> Vec<Made> {
+    let mut all = Vec::new();
+    for section in config.sections_by_name("fence").into_iter().flatten() {
+        let fence = section.header().subsection_name().map(|name| format!("{}.", text::one_line(name, 64)));
+        let meta = section.meta();
+        let origin = meta.path.as_ref().map_or_else(|| format!("{:?}", meta.source), |path| path.display().to_string());
+        let mut names: Vec<String> = section.value_names().collect();
+        names.dedup();
+        for name in names {
+            let key = format!("fence.{}{name}", fence.as_deref().unwrap_or_default());
+            let value =
+                |value: BString| Made { key: key.clone(), value: text::one_line(&value, 200), origin: origin.clone() };
+            all.extend(section.values(&name).into_iter().map(value));
+        }
+    }
+    all
 }
 
 /// The names of configured fences, in the order in which they first appear.
@@ -240,6 +276,7 @@ mod tests {
             "[fence]\n refs = heads/*",
             "[fence]\n receivePack = maybe",
             "[fence]\n init = yes",
+            "[fence]\n syslog = maybe",
             "[fence \"a/b\"]\n refs = refs/heads/*",
             "[fence \"x\"]\n wait = 3s",
             "[fence \"x\"]\n refs = refs/heads/*\n mode = 1",

@@ -5,13 +5,13 @@ use crate::{
     files::FenceDir,
     history, install, process,
     repository::Repository,
-    settings,
+    settings::{self, Made},
     slot::{self, Fate, Lookout},
     store::read_plan,
     surroundings::Environment,
 };
 use git_fence_core::{
-    FenceName, InFlight, Mark, Mode, Place, PlannedRef, PushId, ReceivePack, Settings, State, Token, Who, settle,
+    FenceName, InFlight, Mark, Mode, Place, PlannedRef, PushId, ReceivePack, Rules, Settings, State, Token, Who, settle,
 };
 use serde::Serialize;
 use std::{
@@ -24,16 +24,18 @@ use std::{
 struct Status {
     repository: String,
     fences: Vec<FenceStatus>,
+    /// The settings that somebody has made, and where.
+    settings: Vec<Made>,
     /// What would keep pushes from being checked at all.
     flaws: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct FenceStatus {
-    fence: FenceName,
-    mode: Mode,
     mark: Mark,
-    refs: Vec<String>,
+    /// The rules in force.
+    #[serde(flatten)]
+    rules: Rules,
     in_flight: Vec<FlightStatus>,
 }
 
@@ -83,16 +85,15 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
     let fences = settings.fences.iter().map(|rules| {
         let fence = state.fence(&rules.fence);
         FenceStatus {
-            fence: rules.fence.clone(),
-            mode: rules.mode,
             mark: fence.mark,
-            refs: rules.refs.clone(),
+            rules: rules.clone(),
             in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
         }
     });
     Ok(Status {
         repository: repository.common_dir.display().to_string(),
         fences: fences.collect(),
+        settings: settings::made(&repository.config),
         flaws: install::flaws(repository)?,
     })
 }
@@ -117,14 +118,14 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for flaw in &status.flaws {
         writeln!(out, "warning: {flaw}")?;
     }
-    for FenceStatus { fence, mode, mark, refs, in_flight } in &status.fences {
-        let mode = match mode {
+    for FenceStatus { mark, rules, in_flight } in &status.fences {
+        let mode = match rules.mode {
             Mode::Enforce => "",
             Mode::Observe => "  (observes, refuses nothing)",
             Mode::Off => "  (off)",
         };
-        writeln!(out, "fence '{fence}'  mark {mark}{mode}")?;
-        writeln!(out, "  guards     {}", refs.join(" "))?;
+        writeln!(out, "fence '{}'  mark {mark}{mode}", rules.fence)?;
+        writeln!(out, "  guards     {}", rules.refs.join(" "))?;
         for flight in in_flight {
             let token = flight.token.map_or("no token".to_owned(), |token| format!("token {token}"));
             writeln!(out, "  in flight  {token} of '{}' since {}", flight.who.pusher, flight.since)?;
@@ -134,10 +135,16 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
             if flight.count > 3 {
                 writeln!(out, "             and {} more refs", flight.count - 3)?;
             }
-            if let Some(receive_pack) = flight.receive_pack {
-                writeln!(out, "             moved by process {}, which is alive", receive_pack.pid)?;
+            match flight.receive_pack {
+                Some(receive_pack) if flight.form == "full" => {
+                    writeln!(out, "             moved by process {}, which is alive", receive_pack.pid)?;
+                }
+                _ => writeln!(out, "             by whom cannot be seen from here: the bounded form")?,
             }
         }
+    }
+    for Made { key, value, origin } in &status.settings {
+        writeln!(out, "setting {key} = {value}  from {origin}")?;
     }
     Ok(())
 }

@@ -33,6 +33,15 @@ pub(crate) enum Durability {
     Lazy,
 }
 
+/// What is believed about the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Belief {
+    /// The log, its checkpoint, and the witness to its length.
+    InAllThatSpeaksOfIt,
+    /// Only what can be read in the log itself.
+    InTheLogAlone,
+}
+
 /// Why the store cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
@@ -59,6 +68,8 @@ pub(crate) struct Store {
     torn: Vec<u8>,
     /// Lines that are not written yet.
     pending: Vec<u8>,
+    /// What they say, and what was written before by the same hand.
+    said: Vec<Line>,
     /// The end of the last checkpoint.
     checkpointed: u64,
     /// Up to where the log is known to be synced.
@@ -72,6 +83,16 @@ pub(crate) struct Store {
 impl Store {
     /// Takes the lock and reads the log. `boot` is the kernel's boot id.
     pub(crate) fn lock(dir: &FenceDir, boot: &str, patience: &Patience) -> Result<Store, StoreError> {
+        Store::lock_with(dir, boot, patience, Belief::InAllThatSpeaksOfIt)
+    }
+
+    /// The same, for an operator who has declared the log to be the log as far as it can be read:
+    /// what cannot is set aside, and nothing that speaks of more lines is believed.
+    pub(crate) fn adopt(dir: &FenceDir, boot: &str, patience: &Patience) -> Result<Store, StoreError> {
+        Store::lock_with(dir, boot, patience, Belief::InTheLogAlone)
+    }
+
+    fn lock_with(dir: &FenceDir, boot: &str, patience: &Patience, belief: Belief) -> Result<Store, StoreError> {
         let path = dir.log();
         if !dir.path().is_dir() {
             return Err(Damage::NoLog(path).into());
@@ -83,7 +104,10 @@ impl Store {
         };
         wait_for_flock(&log, patience).map_err(|e| locking(e, path.clone()))?;
 
-        let checkpoint = CheckpointFile::read(dir)?;
+        let (checkpoint, witness) = match belief {
+            Belief::InAllThatSpeaksOfIt => (CheckpointFile::read(dir)?, mutex.witness()),
+            Belief::InTheLogAlone => (CheckpointFile::Missing, Some(Witness::of_nothing())),
+        };
         let is_damaged = matches!(checkpoint, CheckpointFile::Damaged);
         let (start, checkpointed) = match checkpoint {
             CheckpointFile::Good(checkpoint) => {
@@ -92,7 +116,6 @@ impl Store {
             }
             CheckpointFile::Missing | CheckpointFile::Damaged => (Start::Beginning, 0),
         };
-        let witness = mutex.witness();
         let journal = Journal::read(&log, &path, start, witness.as_ref().map(|it| (it, boot)), |_| {})?;
         let mut store = Store {
             dir: dir.clone(),
@@ -103,11 +126,15 @@ impl Store {
             head: journal.head,
             torn: journal.torn,
             pending: Vec::new(),
+            said: Vec::new(),
             checkpointed,
             synced: witness.map_or(checkpointed, |witness| witness.synced),
             obsolete: Vec::new(),
             mutex,
         };
+        if belief == Belief::InTheLogAlone {
+            store.obsolete.push(dir.checkpoint());
+        }
         store.record_recovery(is_damaged)?;
         Ok(store)
     }
@@ -155,17 +182,18 @@ impl Store {
         self.head =
             Head { seq: line.seq, start, end: start + bytes.len() as u64, hash: hash_line(&bytes[..bytes.len() - 1]) };
         self.pending.extend(bytes);
+        self.said.push(line);
         Ok(())
     }
 
-    /// Writes what was appended and lets the lock go.
-    pub(crate) fn commit(mut self, durability: Durability) -> Result<(), StoreError> {
+    /// Writes what was appended, lets the lock go, and gives the lines that were written.
+    pub(crate) fn commit(mut self, durability: Durability) -> Result<Vec<Line>, StoreError> {
         self.write_out(durability)?;
         let is_due = self.synced == self.head.end && self.head.end - self.checkpointed > CHECKPOINT_EVERY;
         if is_due {
             self.write_checkpoint();
         }
-        Ok(())
+        Ok(self.said)
     }
 
     /// Moves all lines to a file of their own, goes on in a new one, and lets the lock go.

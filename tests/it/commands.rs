@@ -132,6 +132,8 @@ fn status_shows_marks_and_the_push_in_flight_and_changes_nothing() {
     assert_eq!(flight["receive_pack"]["pid"], pid);
     let shown = world.ok(world.hook_program().arg("status").arg(world.server()));
     let shown = shown.replace(&world.server().display().to_string(), "<server>").replace(&pid.to_string(), "<pid>");
+    assert_eq!(status["settings"][0]["key"], "fence.deploy.refs");
+    assert_eq!(status["fences"][1]["wait_ms"], 30_000);
     let since = flight["since"].as_str().unwrap();
     insta::assert_snapshot!(shown.replace(since, "<time>"));
     assert!(tree(&world.server().join("fence")) == before);

@@ -135,3 +135,80 @@ fn a_rotation_killed_at_any_system_call_loses_nothing() {
     assert_eq!(world.mark(), 6);
     world.assert_log_is_whole();
 }
+
+#[test]
+fn repair_says_what_it_would_do_and_does_it_when_told() {
+    let world = World::new(&any_git());
+    for token in 1..=4 {
+        world.push_token("main", &token.to_string()).assert_landed();
+    }
+    assert!(text(&run(&world, &["repair"]).stdout).contains("nothing to repair"));
+    let log = world.fence_file("audit.jsonl");
+    let whole = fs::read(&log).unwrap();
+
+    // What an interruption leaves.
+    let mut torn = whole;
+    torn.extend(b"{\"seq\":");
+    fs::write(&log, &torn).unwrap();
+    fs::write(world.fence_file("plan-999.jsonl"), "x").unwrap();
+    fs::remove_file(world.fence_file("mutex")).unwrap();
+    let before = fs::read_dir(world.server().join("fence")).unwrap().count();
+    let ran = run(&world, &["repair"]);
+    assert!(!ran.status.success());
+    for word in ["mutex is missing", "torn (7 bytes)", "plan-999.jsonl"] {
+        assert!(text(&ran.stdout).contains(word), "{}", text(&ran.stdout));
+    }
+    assert_eq!(fs::read_dir(world.server().join("fence")).unwrap().count(), before, "nothing was changed");
+    assert!(run(&world, &["repair", "--yes"]).status.success());
+    assert!(text(&run(&world, &["repair"]).stdout).contains("nothing to repair"));
+    world.assert_log_is_whole();
+
+    // A cut tail and a changed line: only with a reason, and on record.
+    let whole = fs::read(&log).unwrap();
+    let third_last = whole.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at + 1).rev().nth(2).unwrap();
+    let mut changed = whole.clone();
+    changed[third_last + 40] = b'~';
+    for damaged in [&whole[..third_last], &changed] {
+        fs::write(&log, damaged).unwrap();
+        world.push_token("main", "9").assert_refused("FENCE-BROKEN");
+        assert!(!run(&world, &["repair"]).status.success());
+        let without = run(&world, &["repair", "--yes"]);
+        assert!(text(&without.stderr).contains("reason is empty"), "{}", text(&without.stderr));
+        world.push_token("main", "9").assert_refused("FENCE-BROKEN");
+        let ran = run(&world, &["repair", "--yes", "--reason", "restored from last night"]);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let repaired = world.events("log.repaired").pop().unwrap();
+        assert_eq!(repaired["reason"], "restored from last night");
+        world.assert_log_is_whole();
+        world.push_token("main", "9").assert_landed();
+        world.push_token("main", "9").assert_refused("FENCE-STALE");
+        fs::write(&log, &whole).unwrap();
+        fs::remove_file(world.fence_file("mutex")).unwrap();
+        world.assert_log_is_whole();
+    }
+}
+
+#[test]
+fn decisions_are_sent_to_a_listener_and_nobody_is_hurt_when_none_is_there() {
+    let world = World::new(&any_git());
+    let path = world.path("listener");
+    world.configure("fence.syslog", path.to_str().unwrap());
+    world.push_token("main", "1").assert_landed();
+    let listener = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    world.push_token("main", "2").assert_landed();
+    world.push_token("main", "2").assert_refused("FENCE-STALE");
+    let hear = || {
+        let mut buffer = [0; 8192];
+        let length = listener.recv(&mut buffer).unwrap();
+        text(&buffer[..length])
+    };
+    let heard: Vec<String> = (0..4).map(|_| hear()).collect();
+    assert!(heard[0].contains("push.settled push 3 moved 1 of 1 refs"), "{heard:?}");
+    assert!(heard[1].contains("token=\"2\"") && heard[1].contains("pusher=\"tester\""), "{heard:?}");
+    assert!(heard[3].starts_with("<84>1 ") && heard[3].contains("code=\"FENCE-STALE\""), "{heard:?}");
+    // A listener that never reads holds nobody up.
+    for token in 3..=40 {
+        world.push_token("main", &token.to_string()).assert_landed();
+    }
+    world.assert_log_is_whole();
+}

@@ -1,0 +1,142 @@
+//! Putting the fence's own files right: says what it found and would do, and does it when told to.
+//!
+//! What an interruption leaves (a torn line, a damaged checkpoint, a missing mutex) the next push puts
+//! right by itself. A log that was damaged or cut is another matter: only its operator can say that
+//! it is the log all the same, and why. That is on record, and newer tokens may be forgotten by it.
+
+use crate::{
+    checkpoint::CheckpointFile,
+    failure::Failure,
+    files::FenceDir,
+    history,
+    journal::{Damage, Journal, Start},
+    mend::{Operator, reason_given},
+    mutex::Witness,
+    store::{Durability, Store},
+    surroundings::Environment,
+};
+use git_fence_core::{Event, State};
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// Something that can be put right.
+enum Finding {
+    /// Made anew by whoever takes the lock next.
+    NoMutex,
+    /// Made again from the log.
+    DamagedCheckpoint,
+    /// Set aside.
+    TornLine(usize),
+    /// A list of refs of a push that is settled.
+    LeftoverPlan(PathBuf),
+    /// The log cannot be trusted as it stands: adopted as far as it can be read.
+    Damaged(Damage),
+}
+
+impl Finding {
+    fn describe(&self) -> String {
+        match self {
+            Finding::NoMutex => "the mutex is missing: it will be made".to_owned(),
+            Finding::DamagedCheckpoint => "the checkpoint is damaged: it will be made again from the log".to_owned(),
+            Finding::TornLine(bytes) => {
+                format!("the last line is torn ({bytes} bytes): it was never acknowledged and will be set aside")
+            }
+            Finding::LeftoverPlan(path) => {
+                format!("'{}' belongs to no push in flight: it will be removed", path.display())
+            }
+            Finding::Damaged(damage) => format!(
+                "{damage}: the log will be taken as it is up to its last good line, and the rest set aside. \
+                 What it no longer says is forgotten: marks may be lower than they were"
+            ),
+        }
+    }
+}
+
+/// `git-fence-hook repair`.
+pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Environment) -> Result<(), Failure> {
+    let operator = Operator::at(dir, environment)?;
+    let dir = operator.fence_dir();
+    let findings = look(&dir, &operator.here.boot)?;
+    let mut out = io::stdout().lock();
+    for finding in &findings {
+        writeln!(out, "{}", finding.describe())?;
+    }
+    if findings.is_empty() {
+        writeln!(out, "nothing to repair")?;
+        return Ok(());
+    }
+    if !yes {
+        return Err(Failure::Other {
+            what: "nothing was changed".to_owned(),
+            hint: "git-fence-hook repair --yes  does it; a damaged log also wants  --reason".to_owned(),
+        });
+    }
+    let damage = findings.iter().find_map(|finding| match finding {
+        Finding::Damaged(damage) => Some(damage),
+        _ => None,
+    });
+    match damage {
+        Some(damage) => adopt(&operator, damage, reason.unwrap_or_default())?,
+        None => drop(operator.lock()?.commit(Durability::Synced)?),
+    }
+    for finding in &findings {
+        if let Finding::LeftoverPlan(path) = finding {
+            fs::remove_file(path).map_err(Failure::io("remove", path))?;
+        }
+    }
+    writeln!(out, "done")?;
+    Ok(())
+}
+
+/// Takes the log for what can be read of it.
+fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Failure> {
+    let reason = reason_given(reason)?;
+    let store = Store::adopt(&operator.fence_dir(), &operator.here.boot, &Operator::patience())?;
+    let repaired = Event::LogRepaired { found: damage.to_string(), reason, pusher: operator.name.clone() };
+    operator.commit(store, repaired)
+}
+
+/// What there is to put right, without changing anything.
+fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let witness = Witness::look_up(dir);
+    if !dir.mutex().exists() {
+        findings.push(Finding::NoMutex);
+    }
+    let start = match CheckpointFile::read(dir)? {
+        CheckpointFile::Good(checkpoint) => Start::Checkpoint(Box::new(checkpoint)),
+        CheckpointFile::Missing => Start::Beginning,
+        CheckpointFile::Damaged => {
+            findings.push(Finding::DamagedCheckpoint);
+            Start::Beginning
+        }
+    };
+    let witness = witness.as_ref().map(|witness| (witness, boot));
+    let log = history::open(dir)?;
+    // All of it, and not from the checkpoint on: what a push would not notice is repaired too.
+    let read = Journal::read(&log, &dir.log(), start, witness, |_| {})
+        .and_then(|_| Journal::read(&log, &dir.log(), Start::Beginning, witness, |_| {}));
+    match read {
+        Ok(journal) => {
+            if !journal.torn.is_empty() {
+                findings.push(Finding::TornLine(journal.torn.len()));
+            }
+            findings.extend(leftover_plans(dir, &journal.state)?.into_iter().map(Finding::LeftoverPlan));
+        }
+        Err(damage @ (Damage::Line { .. } | Damage::Cut { .. })) => findings.push(Finding::Damaged(damage)),
+        Err(other) => return Err(other.into()),
+    }
+    Ok(findings)
+}
+
+fn leftover_plans(dir: &FenceDir, state: &State) -> Result<Vec<PathBuf>, Failure> {
+    let needed: Vec<PathBuf> = state.in_flight.iter().map(|flight| dir.plan_of(flight.push)).collect();
+    let entries = fs::read_dir(dir.path()).map_err(Failure::io("list", dir.path()))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_plan =
+        |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.starts_with("plan-"));
+    Ok(paths.filter(|path| is_plan(path) && !needed.contains(path)).collect())
+}

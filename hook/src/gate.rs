@@ -12,11 +12,11 @@ use crate::{
     voice::{self, Refusal},
 };
 use git_fence_core::{
-    Claim, Decision, Event, FenceName, InFlight, Mode, Place, Plan, PlannedRef, PushId, ReceivePack, Reject, Rules,
-    Settings, Source, Stake, State, Token, decide,
+    Claim, Decision, Event, FenceName, InFlight, Mode, Place, Plan, PushId, ReceivePack, Reject, Rules, Settings,
+    Source, Stake, State, Token, decide,
 };
 use rustix::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The first look at the slot comes soon, later ones this far apart.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
@@ -57,9 +57,12 @@ impl Gate<'_> {
         let mut moment = FIRST_LOOK;
         let mut has_spoken = false;
         let mut evicted = None;
+        let mut watching: Option<(PushId, Instant)> = None;
         loop {
+            let watched = watching.map(|(push, since)| (push, since.elapsed()));
+            let lookout = Lookout { here: self.record.here, watched };
             let mut store = self.record.open(self.settings)?;
-            self.settle_what_is_over(&mut store)?;
+            self.settle_what_is_over(&mut store, lookout)?;
             let fence = match decide(store.state(), &self.claims) {
                 Decision::Refuse(reject) => return Err(self.refuse(store, reject)),
                 Decision::Admit { overruled } => {
@@ -71,10 +74,13 @@ impl Gate<'_> {
                 }
                 Decision::Wait(fence) => fence,
             };
-            let Some(in_the_way) = self.who_is_in_the_way(&store, &fence)? else {
+            let Some(in_the_way) = self.who_is_in_the_way(&store, &fence, lookout)? else {
                 // It ended between the two looks.
                 continue;
             };
+            if watching.is_none_or(|(push, _)| push != in_the_way.push) {
+                watching = Some((in_the_way.push, Instant::now()));
+            }
             if let Some(reject) = self.end_of_waiting(&in_the_way) {
                 let enforces = self.rules_of(&fence).is_some_and(|rules| rules.mode == Mode::Enforce);
                 return if enforces { Err(self.refuse(store, reject)) } else { self.admit(store, Some(reject)) };
@@ -96,31 +102,29 @@ impl Gate<'_> {
     }
 
     /// Settles the pushes in this push's way that are over.
-    fn settle_what_is_over(&self, store: &mut Store) -> Result<(), Refusal> {
+    fn settle_what_is_over(&self, store: &mut Store, lookout: Lookout<'_>) -> Result<(), Refusal> {
         let is_in_the_way = |state: &State, flight: &InFlight| {
             self.claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence))
         };
-        settle_what_is_over(store, self.repository, self.settings, self.lookout(), is_in_the_way).map_err(|e| match e {
+        settle_what_is_over(store, self.repository, self.settings, lookout, is_in_the_way).map_err(|e| match e {
             SettlingError::Refs(e) => unreadable(e).into(),
             SettlingError::Store(e) => self.broken(&e),
         })
     }
 
-    fn lookout(&self) -> Lookout<'_> {
-        Lookout { here: self.record.here, watched: self.record.patience.spent() }
-    }
-
-    fn fate_of(&self, flight: &InFlight, plan: &[PlannedRef]) -> Result<Fate, Refusal> {
-        let bound = slot::bound_of(flight, self.settings);
-        Ok(slot::fate_of(flight, plan, self.lookout(), bound, self.repository).map_err(unreadable)?)
-    }
-
     /// Who is in the slot of `fence`, unless they are gone by now.
-    fn who_is_in_the_way(&self, store: &Store, fence: &FenceName) -> Result<Option<InTheWay>, Refusal> {
+    fn who_is_in_the_way(
+        &self,
+        store: &Store,
+        fence: &FenceName,
+        lookout: Lookout<'_>,
+    ) -> Result<Option<InTheWay>, Refusal> {
         let occupied = store.state().fence(fence);
         let Some(flight) = occupied.slot.first() else { return Ok(None) };
         let plan = store.plan_of(flight).map_err(|e| self.broken(&e))?;
-        let Fate::Running(pidfd) = self.fate_of(flight, &plan)? else { return Ok(None) };
+        let bound = slot::bound_of(flight, self.settings);
+        let fate = slot::fate_of(flight, &plan, lookout, bound, self.repository).map_err(unreadable)?;
+        let Fate::Running(pidfd) = fate else { return Ok(None) };
         let theirs = flight.receive_pack.filter(|_| !slot::is_bounded(flight, self.record.here));
         Ok(Some(InTheWay {
             push: flight.push,

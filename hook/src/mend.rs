@@ -42,7 +42,7 @@ impl Operator {
     /// The log under the lock, with everything settled that is over: marks are what they are.
     pub(crate) fn lock(&self) -> Result<Store, Failure> {
         let mut store = Store::lock(&self.fence_dir(), &self.here.boot, &Operator::patience())?;
-        let lookout = Lookout { here: &self.here, watched: Duration::ZERO };
+        let lookout = Lookout { here: &self.here, watched: None };
         settle_what_is_over(&mut store, &self.repository, &self.settings, lookout, |_, _| true).map_err(settling)?;
         Ok(store)
     }

@@ -6,7 +6,7 @@ use crate::{
     refs::RefError,
     repository::Repository,
 };
-use git_fence_core::{Evidence, InFlight, Place, PlannedRef, Rules, Settings, View, refs_say_over, text};
+use git_fence_core::{Evidence, InFlight, Place, PlannedRef, PushId, Rules, Settings, View, refs_say_over, text};
 use rustix::fd::OwnedFd;
 use std::{thread, time::Duration};
 
@@ -19,11 +19,11 @@ pub(crate) enum Fate {
     Running(Option<OwnedFd>),
 }
 
-/// Where one looks from, and for how long one has been looking.
+/// Where one looks from, and which push one has been watching for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookout<'a> {
     pub(crate) here: &'a Place,
-    pub(crate) watched: Duration,
+    pub(crate) watched: Option<(PushId, Duration)>,
 }
 
 /// Looks whether `flight` is over; `bound` is how long one that cannot be seen may take.
@@ -83,7 +83,8 @@ fn age_of(flight: &InFlight, lookout: Lookout<'_>) -> Duration {
     } else {
         clock::time_since(&flight.time)
     };
-    recorded.max(lookout.watched)
+    let watched = lookout.watched.filter(|(push, _)| *push == flight.push);
+    watched.map_or(recorded, |(_, watched)| recorded.max(watched))
 }
 
 /// Waits a moment for the push in the slot: until its receive-pack ends, at most `moment`.
@@ -101,4 +102,29 @@ pub(crate) fn describe(flight: &InFlight, fence: &git_fence_core::FenceName) -> 
     let token = flight.token_for(fence).map_or("a push without a token".to_owned(), |token| format!("token {token}"));
     let owner = flight.who.owner.as_ref().map_or(String::new(), |owner| format!(" ({})", text::in_quotes(owner)));
     format!("{token} of {}{owner}, let through at {}", text::in_quotes(&flight.who.pusher), flight.time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flight(place: &Place, push: u64) -> InFlight {
+        let json = serde_json::json!({
+            "push": push, "time": "2999-01-01T00:00:00.000Z", "stakes": [], "who": { "pusher": "x" },
+            "plan": { "refs": [], "count": 0, "digest": "" }, "place": place,
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    /// A machine whose clock is ahead lets through a push: it is as old as it has been watched, and
+    /// what was watched of another push does not count.
+    #[test]
+    fn what_cannot_be_seen_is_as_old_as_it_has_certainly_been_under_way() {
+        let place = |boot: &str| Place { boot: boot.to_owned(), machine: None, pid_ns: 1, uptime_ms: 0 };
+        let (here, there) = (place("here"), place("there"));
+        let age = |watched| age_of(&flight(&there, 7), Lookout { here: &here, watched });
+        assert_eq!(age(None), Duration::ZERO);
+        assert_eq!(age(Some((PushId(7), Duration::from_secs(9)))), Duration::from_secs(9));
+        assert_eq!(age(Some((PushId(6), Duration::from_secs(9)))), Duration::ZERO);
+    }
 }

@@ -17,7 +17,6 @@ use serde::Serialize;
 use std::{
     io::{self, Write},
     path::Path,
-    time::Duration,
 };
 
 #[derive(Serialize)]
@@ -71,7 +70,7 @@ pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(
 /// The next push settles those that are over. Until then they are shown as they will be settled.
 fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: State) -> Result<Status, Failure> {
     let dir = FenceDir::at(repository.fence_dir());
-    let lookout = Lookout { here, watched: Duration::ZERO };
+    let lookout = Lookout { here, watched: None };
     for flight in state.in_flight.clone() {
         let plan = read_plan(&dir, &flight)?;
         let bound = slot::bound_of(&flight, settings);

@@ -161,6 +161,18 @@ pub enum Event {
         /// How it is known to be over.
         evidence: Evidence,
     },
+    /// A fence's mark was raised without a push: nothing at or below it may write any more.
+    #[serde(rename = "mark.raised")]
+    MarkRaised {
+        /// The fence.
+        fence: FenceName,
+        /// Its mark is at least this from now on.
+        mark: Mark,
+        /// Why.
+        reason: String,
+        /// Who raised it.
+        pusher: String,
+    },
     /// A waiting newer push asked the receive-pack of this one to end.
     #[serde(rename = "push.evicted")]
     PushEvicted {

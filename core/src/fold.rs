@@ -53,6 +53,10 @@ impl State {
                 self.settings = Some(settings.clone());
                 self.settings_since = seq;
             }
+            Event::MarkRaised { fence, mark, .. } => {
+                let old = self.marks.entry(fence.clone()).or_default();
+                *old = (*old).max(*mark);
+            }
             Event::PushAccepted { push, .. } if push.0 != seq => return Err(FoldError::WrongId(*push, seq)),
             Event::PushAccepted { push, stake, also, who, plan, receive_pack, place, .. } => {
                 self.in_flight.push(InFlight {
@@ -145,6 +149,18 @@ mod tests {
     fn the_mark_never_goes_down_even_when_a_stale_push_was_only_observed() {
         let events = [accepted(1, Some(5)), settled(1, Some(5), true), accepted(3, Some(4)), settled(3, Some(4), true)];
         assert_eq!(mark(&fold(&events).unwrap()), 5);
+    }
+
+    #[test]
+    fn raising_a_mark_never_lowers_it() {
+        let raised = |to: u64| Event::MarkRaised {
+            fence: FenceName::repo(),
+            mark: crate::Token::try_from(to).unwrap().into(),
+            reason: "a lease was there".to_owned(),
+            pusher: "anna".to_owned(),
+        };
+        assert_eq!(mark(&fold(&[raised(7)]).unwrap()), 7);
+        assert_eq!(mark(&fold(&[raised(7), raised(3)]).unwrap()), 7);
     }
 
     /// Its refs may belong to another fence by now.

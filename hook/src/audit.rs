@@ -102,6 +102,9 @@ fn row(line: &Line) -> String {
                 format!("{}  push {push}: {moved} of {count} refs moved, mark {}", fences(stake, also), stake.mark);
             row("settled", stake.token, "-", detail)
         }
+        Event::MarkRaised { fence, mark, reason, pusher } => {
+            row("raised", None, pusher, format!("{fence}  mark at least {mark}: {reason}"))
+        }
         Event::PushEvicted { push, reason, who } => row("evicted", None, &who.pusher, format!("push {push}: {reason}")),
     }
 }

@@ -30,6 +30,20 @@ enum Command {
         #[command(flatten)]
         report: Report,
     },
+    /// Raise a mark, so that no token at or below it writes any more: after restoring a backup
+    Raise {
+        #[command(flatten)]
+        place: Where,
+        /// The fence
+        #[arg(long, default_value = "repo")]
+        fence: String,
+        /// The new mark
+        #[arg(long)]
+        to: u64,
+        /// Why, for the record
+        #[arg(long)]
+        reason: String,
+    },
     /// Lower a mark, so that tokens above it may be used again: after a mistaken huge token
     Lower {
         #[command(flatten)]
@@ -112,6 +126,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         Command::PreReceive { .. } => return pre_receive::run(environment),
         Command::Install(place) => install::run(&place.repository, environment),
         Command::Status(report) => status::run(&report.place.repository, report.json, environment),
+        Command::Raise { place, fence, to, reason } => mend::raise(&place.repository, &fence, to, &reason, environment),
         Command::Lower { place, fence, to, expect, reason } => {
             mend::lower(&place.repository, &fence, to, expect, &reason, environment)
         }

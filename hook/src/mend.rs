@@ -74,6 +74,23 @@ impl Operator {
     }
 }
 
+/// `git-fence-hook raise`: nothing at or below the new mark may write any more.
+pub(crate) fn raise(dir: &Path, fence: &str, to: u64, reason: &str, environment: &Environment) -> Result<(), Failure> {
+    let reason = reason_given(reason)?;
+    let operator = Operator::at(dir, environment)?;
+    let fence = operator.fence(fence)?;
+    let store = operator.lock()?;
+    let from = store.state().fence(&fence).mark;
+    let mark = Mark::at(to).filter(|mark| *mark > from).ok_or_else(|| Failure::Other {
+        what: format!("{to} is not above the mark {from} of fence '{fence}': nothing was changed"),
+        hint: "raise it to a number above the mark, up to 9223372036854775807".to_owned(),
+    })?;
+    let pusher = operator.name.clone();
+    operator.commit(store, Event::MarkRaised { fence: fence.clone(), mark, reason, pusher })?;
+    writeln!(io::stdout(), "fence '{fence}'  mark {from} raised to {mark}")?;
+    Ok(())
+}
+
 /// `git-fence-hook lower`: tokens above the new mark may be used again. Only from the mark that the
 /// operator believes it to be: it may have moved since they looked.
 pub(crate) fn lower(

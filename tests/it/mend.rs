@@ -37,6 +37,27 @@ fn lowering_a_mark_needs_a_reason_and_the_mark_as_it_is() {
 }
 
 #[test]
+fn raising_a_mark_fences_off_everything_at_or_below_it() {
+    let world = World::new(&any_git());
+    world.push_token("main", "5").assert_landed();
+    for (args, why) in [
+        (&["raise", "--to", "9"][..], "--reason"),
+        (&["raise", "--to", "9", "--reason", ""], "reason is empty"),
+        (&["raise", "--to", "5", "--reason", "x"], "not above the mark 5"),
+        (&["raise", "--to", "9223372036854775808", "--reason", "x"], "not above the mark"),
+    ] {
+        let ran = run(&world, args);
+        assert!(!ran.status.success() && text(&ran.stderr).contains(why), "{args:?}: {}", text(&ran.stderr));
+    }
+    assert!(run(&world, &["raise", "--to", "9", "--reason", "restored a backup"]).status.success());
+    assert_eq!(world.mark(), 9);
+    assert_eq!(world.events("mark.raised")[0]["reason"], "restored a backup");
+    world.push_token("main", "9").assert_refused("FENCE-STALE");
+    world.push_token("main", "10").assert_landed();
+    world.assert_log_is_whole();
+}
+
+#[test]
 fn a_stalled_push_is_ended_on_record_and_never_lands() {
     for git in gits() {
         let world = World::new(&git);

@@ -1,7 +1,7 @@
 //! Processes that are killed, stopped, slow or nested at the worst moment.
 
 use crate::support::{
-    Door, Pushed, World, any_git, gits, program_exists, sh, signal, story, text, wait_until, write_script,
+    Door, Pushed, World, any_git, gits, program_exists, sh, signal, story, strace, text, wait_until, write_script,
 };
 
 /// Long enough that a test which waited it out would be noticed: it gives up long before.
@@ -76,28 +76,39 @@ fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     world.configure("fence.wait", FOREVER);
     let installed = std::fs::read(world.hook("pre-receive")).unwrap();
     let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
-    let mut token = 0;
-    let mut killed = 0;
-    for at in 1.. {
-        token += 1;
-        world.write_hook(
-            "pre-receive",
-            &format!("exec strace -qq -o /dev/null -e inject=all:signal=KILL:when={at} {gate} pre-receive"),
-        );
+    let (trace, mut token) = (world.path("trace"), 1);
+    world.push_token("main", "1").assert_landed();
+    let push_under_strace = |token: u64, options: &str| {
+        world.write_hook("pre-receive", &format!("exec strace -qq -o {} {options} {gate} pre-receive", sh(&trace)));
         let pushed = world.push_token("main", &token.to_string());
         std::fs::write(world.hook("pre-receive"), &installed).unwrap();
+        (pushed, std::fs::read_to_string(&trace).unwrap())
+    };
+    token += 1;
+    let (pushed, trace) = push_under_strace(token, "");
+    pushed.assert_landed();
+    let calls = strace::system_calls_in(&trace);
+    let mut killed = 0;
+    for call in &calls {
+        token += 1;
+        let (pushed, trace) = push_under_strace(token, &format!("-e {}", call.kill()));
         if pushed.ok {
-            break;
+            // Reading a log that has grown takes a call more or less.
+            assert!(!trace.contains("killed by"), "{call:?} was killed and landed");
+            continue;
         }
         assert!(!pushed.text.contains("FENCE-"), "killed, not refused: {}", pushed.text);
-        assert_eq!(world.mark(), token - 1, "killed at system call {at}");
+        assert_eq!(world.mark(), token - 1, "killed at {call:?}");
         // The same token has not been spent, and nobody has to wait for the dead.
         world.push_token("main", &token.to_string()).assert_landed();
         assert_eq!(world.mark(), token);
         killed += 1;
     }
-    println!("killed at each of {killed} system calls");
-    assert!(killed > 50, "only {killed} system calls were seen: strace did not do its work");
+    println!("killed at {killed} of {} system calls", calls.len());
+    assert!(killed > 80 && killed * 10 > calls.len() * 9, "killed at {killed} of {}", calls.len());
+    for needed in ["flock", "write", "fdatasync", "pwrite64", "exit_group"] {
+        assert!(calls.iter().any(|call| call.kill().contains(&format!("={needed}:"))), "{needed} is not among them");
+    }
     world.assert_log_is_whole();
 }
 

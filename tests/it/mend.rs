@@ -1,7 +1,10 @@
 //! Getting out of trouble: on record, with a reason, and never behind anybody's back.
 
-use crate::support::{World, any_git, gits, text};
-use std::{fs, process::Output};
+use crate::support::{World, any_git, gits, strace, text};
+use std::{
+    fs,
+    process::{Command, Output},
+};
 
 fn run(world: &World, args: &[&str]) -> Output {
     world.hook_program().args(args).arg(world.server()).output().unwrap()
@@ -133,24 +136,34 @@ fn rotating_carries_marks_slots_and_the_chain_on() {
 fn a_rotation_killed_at_any_system_call_loses_nothing() {
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();
-    let mut killed = 0;
-    for at in 1.. {
-        let mut strace = std::process::Command::new("strace");
+    let trace = world.path("trace");
+    let rotate_under_strace = |options: &[&str]| {
+        let mut strace = Command::new("strace");
         world.hermetic(&mut strace);
-        strace.args(["-qq", "-o", "/dev/null", "-e", &format!("inject=all:signal=KILL:when={at}")]);
+        strace.arg("-qq").arg("-o").arg(&trace).args(options);
         strace.arg(env!("CARGO_BIN_EXE_git-fence-hook")).arg("rotate").arg(world.server());
-        if strace.output().unwrap().status.success() {
-            break;
+        strace.output().unwrap().status.success()
+    };
+    assert!(rotate_under_strace(&[]));
+    let calls = strace::system_calls_in(&fs::read_to_string(&trace).unwrap());
+    let mut killed = 0;
+    for call in &calls {
+        if rotate_under_strace(&["-e", &call.kill()]) {
+            continue;
         }
         killed += 1;
-        if at % 4 == 0 {
+        let verified = world.verify();
+        assert!(verified.status.success(), "killed at {call:?}: {}", text(&verified.stderr));
+        assert_eq!(world.mark(), 5, "killed at {call:?}");
+        if killed % 8 == 0 {
             world.push_token("main", "5").assert_refused("FENCE-STALE");
         }
-        let verified = world.verify();
-        assert!(verified.status.success(), "killed at {at}: {}", text(&verified.stderr));
     }
-    println!("killed at each of {killed} system calls");
-    assert!(killed > 50, "only {killed}: strace did not do its work");
+    println!("killed at {killed} of {} system calls", calls.len());
+    assert!(killed > 50 && killed * 10 > calls.len() * 9, "killed at {killed} of {}", calls.len());
+    for needed in ["linkat", "rename", "fsync", "pwrite64"] {
+        assert!(calls.iter().any(|call| call.kill().contains(&format!("={needed}:"))), "{needed} is not among them");
+    }
     world.push_token("main", "5").assert_refused("FENCE-STALE");
     world.push_token("main", "6").assert_landed();
     assert_eq!(world.mark(), 6);

@@ -255,7 +255,11 @@ fn a_directory_that_cannot_be_written_refuses() {
     let gate = as_nobody(&world);
     world.write_hook("pre-receive", &format!("exec {gate} pre-receive"));
     let dir = world.server().join("fence");
-    let mode = |file: &str, mode: u32| fs::set_permissions(dir.join(file), fs::Permissions::from_mode(mode)).unwrap();
+    // The directory by its own name: what is in one that may not be searched cannot be reached, not even '.'.
+    let mode = |file: &str, mode: u32| {
+        let path = if file == "." { dir.clone() } else { dir.join(file) };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
     for (file, bits) in [("mutex", 0o444), ("audit.jsonl", 0o444), ("audit.jsonl", 0o000), (".", 0o000)] {
         for (file, bits) in [(".", 0o777), ("mutex", 0o666), ("audit.jsonl", 0o666), (file, bits)] {
             mode(file, bits);

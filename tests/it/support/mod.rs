@@ -2,6 +2,7 @@
 
 pub(crate) mod raw;
 pub(crate) mod story;
+pub(crate) mod strace;
 
 use std::{
     ffi::{OsStr, OsString},

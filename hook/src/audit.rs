@@ -2,40 +2,100 @@
 
 use crate::{
     checkpoint::CheckpointFile,
+    csv,
     failure::Failure,
     files::FenceDir,
-    history,
-    journal::{Damage, Journal, Start},
+    history::{self, Tail},
+    journal::{Damage, Journal, ReadLine, Start},
     process,
     repository::Repository,
+    select::{AuditArgs, Form},
     surroundings::Environment,
+    table::Row,
+    terminal,
 };
-use git_fence_core::{Event, Line, Refused, Stake, Token};
+use git_fence_core::{Event, Filter, Line, Refused, Stake};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use std::{
     io::{self, BufWriter, Write},
     path::Path,
 };
 
-/// `git-fence-hook audit`: every line, as the log has it or as a table.
-pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(), Failure> {
-    let repository = Repository::find(dir, environment)?;
+/// How often somebody who follows the log looks for new lines.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// `git-fence-hook audit`: the lines that are asked for, in the form that is asked for.
+pub(crate) fn run(args: &AuditArgs, environment: &Environment) -> Result<(), Failure> {
+    let repository = Repository::find(&args.repository, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
-    let mut out = BufWriter::new(io::stdout().lock());
-    let mut written = Ok(());
     let here = process::here().map_err(Failure::io("read", "/proc"))?;
-    let read = history::read(&dir, &here.boot, |read| {
-        if written.is_ok() {
-            written = if json {
-                out.write_all(read.bytes).and_then(|()| out.write_all(b"\n"))
-            } else {
-                writeln!(out, "{}", row(read.line))
-            };
-        }
-    });
+    let mut show = Show::to_stdout(args.form(), args.filter());
+    let read = Tail::read(&dir, &here.boot, |read| show.line(&read));
     // What could be read is shown, also where the log is damaged further on.
-    written.and_then(|()| out.flush())?;
-    read?;
-    Ok(())
+    show.flush()?;
+    let tail = read?;
+    if args.follow { follow(tail, &dir, &mut show) } else { Ok(()) }
+}
+
+/// Goes on showing lines as they come, for as long as somebody reads.
+fn follow(mut tail: Tail, dir: &FenceDir, show: &mut Show) -> Result<(), Failure> {
+    loop {
+        wait_for_lines()?;
+        let read = tail.read_on(dir, |read| show.line(&read));
+        show.flush()?;
+        tail = read?;
+    }
+}
+
+/// Lets a moment pass, unless whoever reads the output leaves: nothing needs to be written to see that.
+fn wait_for_lines() -> Result<(), Failure> {
+    let stdout = io::stdout();
+    // Asks for nothing, so it is told of errors and hang-ups only.
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    match poll(&mut watched, Some(&LOOK_EVERY)) {
+        Ok(0) | Err(Errno::INTR) => Ok(()),
+        Ok(_) => Err(Failure::ReaderGone),
+        Err(e) => Err(Failure::io("watch", "standard output")(e.into())),
+    }
+}
+
+/// Shows lines on standard output, until that fails.
+struct Show {
+    form: Form,
+    filter: Filter,
+    width: Option<usize>,
+    out: BufWriter<io::StdoutLock<'static>>,
+    written: io::Result<()>,
+}
+
+impl Show {
+    fn to_stdout(form: Form, filter: Filter) -> Show {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let written = if form == Form::Csv { csv::header(&mut out) } else { Ok(()) };
+        Show { form, filter, width: terminal::width(io::stdout()), out, written }
+    }
+
+    fn line(&mut self, read: &ReadLine<'_>) {
+        if self.written.is_err() || !self.filter.matches(read.line) {
+            return;
+        }
+        self.written = match self.form {
+            Form::Json => self.out.write_all(read.bytes).and_then(|()| self.out.write_all(b"\n")),
+            Form::Csv => csv::row(read.bytes, &mut self.out),
+            Form::Table => writeln!(self.out, "{}", row(read.line).show(self.width)),
+        };
+    }
+
+    /// Shows what is there so far; says here if showing has failed.
+    fn flush(&mut self) -> io::Result<()> {
+        std::mem::replace(&mut self.written, Ok(()))?;
+        // It may have been resized since.
+        self.width = terminal::width(io::stdout());
+        self.out.flush()
+    }
 }
 
 /// `git-fence-hook audit verify`: says what is wrong, or how much is right.
@@ -65,12 +125,9 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failur
 }
 
 /// One line of the table: when, what, which token, who, and why.
-fn row(line: &Line) -> String {
+fn row(line: &Line) -> Row<'_> {
     let Line { seq, time, event, .. } = line;
-    let row = |what: &str, token: Option<Token>, who: &str, detail: String| {
-        let token = token.map_or("-".to_owned(), |token| token.to_string());
-        format!("{seq:>6}  {time}  {what:<10}  {token:>6}  {who:<12}  {detail}").trim_end().to_owned()
-    };
+    let row = |what, token, who, detail| Row { seq: *seq, time, what, token, who, detail };
     match event {
         Event::LogBegun { pusher, .. } => row("begun", None, pusher, String::new()),
         Event::LogRecovered { reason } => row("recovered", None, "-", reason.clone()),

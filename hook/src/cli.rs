@@ -1,6 +1,8 @@
 //! The command line.
 
-use crate::{audit, failure::Failure, install, mend, pre_receive, repair, status, surroundings::Environment};
+use crate::{
+    audit, failure::Failure, install, mend, pre_receive, repair, select::AuditArgs, status, surroundings::Environment,
+};
 use clap::{Args, Parser, Subcommand};
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -28,7 +30,7 @@ enum Command {
         #[command(subcommand)]
         command: Option<AuditCommand>,
         #[command(flatten)]
-        report: Report,
+        args: AuditArgs,
     },
     /// Raise a mark, so that no token at or below it writes any more: after restoring a backup
     Raise {
@@ -136,7 +138,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {
             audit::verify(&place.repository, environment)
         }
-        Command::Audit { command: None, report } => audit::run(&report.place.repository, report.json, environment),
+        Command::Audit { command: None, args } => audit::run(&args, environment),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

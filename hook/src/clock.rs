@@ -5,7 +5,12 @@ use std::time::{Duration, Instant};
 
 /// Now, as the log writes it: RFC 3339, UTC, milliseconds.
 pub(crate) fn now() -> String {
-    format!("{:.3}", Timestamp::now())
+    format!("{:.3}", timestamp())
+}
+
+/// Now, to reckon with.
+pub(crate) fn timestamp() -> Timestamp {
+    Timestamp::now()
 }
 
 /// How long ago `time`, as the log writes it, is; nothing where it is not in the past.

@@ -1,7 +1,7 @@
 //! The whole log: the files that lines were moved to, and the one that is written to.
 
 use crate::{
-    checkpoint::CheckpointFile,
+    checkpoint::{Checkpoint, CheckpointFile},
     files::{FenceDir, is_same_file},
     journal::{Damage, Journal, ReadLine, Start},
     mutex::Witness,
@@ -15,13 +15,60 @@ use std::{fs::File, io, path::PathBuf};
 /// and one that is being moved to another file right now is read where it was.
 ///
 /// `boot` is the kernel's boot id.
-pub(crate) fn read(dir: &FenceDir, boot: &str, mut each: impl FnMut(ReadLine<'_>)) -> Result<Journal, Damage> {
-    // What others know of the log is read before the log, which only grows. So is the file that is
-    // written to opened before the others are listed: if it is moved now, it is listed and skipped.
-    let witness = Witness::look_up(dir);
-    let current = open(dir)?;
-    let mut start = Start::Beginning;
-    for path in archives_before(&current, dir)? {
+pub(crate) fn read(dir: &FenceDir, boot: &str, each: impl FnMut(ReadLine<'_>)) -> Result<Journal, Damage> {
+    Ok(Tail::read(dir, boot, each)?.journal)
+}
+
+/// The log as far as it has been read, by somebody who will read on.
+pub(crate) struct Tail {
+    /// The file that was written to then. Open, so that its last lines can be read wherever it is moved.
+    current: File,
+    pub(crate) journal: Journal,
+}
+
+impl Tail {
+    /// Reads every line there is, as [`read`] does.
+    pub(crate) fn read(dir: &FenceDir, boot: &str, mut each: impl FnMut(ReadLine<'_>)) -> Result<Tail, Damage> {
+        // What others know of the log is read before the log, which only grows. So is the file that is
+        // written to opened before the others are listed: if it is moved now, it is listed and skipped.
+        let witness = Witness::look_up(dir);
+        let current = open(dir)?;
+        let archives = archives_before(&current, dir)?;
+        let start = read_archives(archives, Start::Beginning, &mut each)?;
+        let witness = witness.as_ref().map(|witness| (witness, boot));
+        let journal = Journal::read(&current, &dir.log(), start, witness, each)?;
+        Ok(Tail { current, journal })
+    }
+
+    /// Reads the lines that have come since, each once, also where the log was rotated in between.
+    pub(crate) fn read_on(self, dir: &FenceDir, mut each: impl FnMut(ReadLine<'_>)) -> Result<Tail, Damage> {
+        let path = dir.log();
+        // Asked before reading to the end: a file that is not the log any more gets no more lines.
+        let was_moved = !is_same_file(&self.current, &path);
+        let length = self.current.metadata().map_err(Damage::io("read", &path))?.len();
+        let mut journal = self.journal;
+        if length != journal.head.end {
+            // Begins with the last line that was read: it must still be there, and the same.
+            let start = Start::Checkpoint(Box::new(Checkpoint::of(journal.head, journal.state)));
+            journal = Journal::read(&self.current, &path, start, None, &mut each)?;
+        }
+        if !was_moved {
+            return Ok(Tail { current: self.current, journal });
+        }
+        let current = open(dir)?;
+        // It may have been rotated more than once. Files are named by their last line.
+        let read_to = dir.archive(journal.head.seq);
+        let mut archives = archives_before(&current, dir)?;
+        archives.retain(|path| *path > read_to);
+        let start = read_archives(archives, Start::After(Box::new(journal)), &mut each)?;
+        let journal = Journal::read(&current, &path, start, None, each)?;
+        Ok(Tail { current, journal })
+    }
+}
+
+/// Reads files that are not written to any more, and gives where the next one goes on.
+fn read_archives(paths: Vec<PathBuf>, mut start: Start, mut each: impl FnMut(ReadLine<'_>)) -> Result<Start, Damage> {
+    for path in paths {
         let file = File::open(&path).map_err(Damage::io("read", &path))?;
         let journal = Journal::read(&file, &path, start, None, &mut each)?;
         if !journal.torn.is_empty() {
@@ -29,7 +76,7 @@ pub(crate) fn read(dir: &FenceDir, boot: &str, mut each: impl FnMut(ReadLine<'_>
         }
         start = Start::After(Box::new(journal));
     }
-    Journal::read(&current, &dir.log(), start, witness.as_ref().map(|witness| (witness, boot)), each)
+    Ok(start)
 }
 
 /// Where all fences stand, read from the checkpoint on.

@@ -2,6 +2,7 @@
 //! and looks at the transcript, the refs and the log.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
+mod audit;
 mod commands;
 mod faults;
 mod hostile;

@@ -1,0 +1,129 @@
+//! Which lines of the log somebody wants to see.
+
+use crate::{Event, FenceName, Line, Stake, Token};
+
+/// What a line must be to be shown. Everything that is set must hold; nothing set lets all through.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// Pushes that were refused, or in observe mode would have been.
+    pub rejected: bool,
+    /// Lines that name this fence.
+    pub fence: Option<FenceName>,
+    /// Lines that name this pusher, to the letter.
+    pub pusher: Option<String>,
+    /// Lines that name this token; with a fence, as the token for that fence.
+    pub token: Option<Token>,
+    /// Lines written at this time or later, spelt as the log spells it.
+    pub since: Option<String>,
+    /// Lines written before this time.
+    pub until: Option<String>,
+}
+
+impl Filter {
+    /// Whether `line` is one of those.
+    pub fn matches(&self, line: &Line) -> bool {
+        // Times are spelt with a fixed number of digits, so they sort as text.
+        self.since.as_ref().is_none_or(|since| line.time >= *since)
+            && self.until.as_ref().is_none_or(|until| line.time < *until)
+            && (!self.rejected || is_refusal(&line.event))
+            && self.pusher.as_deref().is_none_or(|pusher| pusher_of(&line.event) == Some(pusher))
+            && self.matches_stake(&line.event)
+    }
+
+    /// The fence and the token must belong together: a push may bring a token for each of several.
+    fn matches_stake(&self, event: &Event) -> bool {
+        let wanted = |fence: Option<&FenceName>, token: Option<Token>| {
+            self.fence.as_ref().is_none_or(|wanted| fence == Some(wanted))
+                && self.token.is_none_or(|wanted| token == Some(wanted))
+        };
+        match event {
+            _ if self.fence.is_none() && self.token.is_none() => true,
+            Event::PushAccepted { stake, also, .. } | Event::PushSettled { stake, also, .. } => {
+                let mut stakes = std::iter::once(stake).chain(also);
+                stakes.any(|Stake { fence, token, .. }| wanted(Some(fence), *token))
+            }
+            Event::PushRejected(refused) | Event::PushObserved(refused) => {
+                wanted(refused.fence.as_ref(), refused.token)
+            }
+            Event::MarkRaised { fence, .. } | Event::MarkLowered { fence, .. } => wanted(Some(fence), None),
+            Event::LogBegun { .. }
+            | Event::LogRecovered { .. }
+            | Event::LogRotated { .. }
+            | Event::LogRepaired { .. }
+            | Event::SettingsChanged { .. }
+            | Event::PushEvicted { .. } => false,
+        }
+    }
+}
+
+/// Whether the line says that a push was refused, or let through only because of observe mode.
+fn is_refusal(event: &Event) -> bool {
+    matches!(event, Event::PushRejected(_) | Event::PushObserved(_) | Event::PushAccepted { code: Some(_), .. })
+}
+
+fn pusher_of(event: &Event) -> Option<&str> {
+    match event {
+        Event::LogBegun { pusher, .. }
+        | Event::LogRotated { pusher, .. }
+        | Event::LogRepaired { pusher, .. }
+        | Event::MarkRaised { pusher, .. }
+        | Event::MarkLowered { pusher, .. } => Some(pusher),
+        Event::PushAccepted { who, .. } | Event::PushEvicted { who, .. } => Some(&who.pusher),
+        Event::PushRejected(refused) | Event::PushObserved(refused) => Some(&refused.who.pusher),
+        Event::LogRecovered { .. } | Event::SettingsChanged { .. } | Event::PushSettled { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCEPTED: &str = r#""event":"push.accepted","push":7,"fence":"repo","token":5,"mark":4,
+        "also":[{"fence":"deploy","token":9,"mark":8}],"source":"option","pusher":"anna","refs":[],"count":0,
+        "digest":"","place":{"machine":"m","boot":"b","pid_ns":1,"uptime_ms":1},"elapsed_us":10"#;
+    const REFUSED: &str = r#""code":"FENCE-STALE","reason":"old","fence":"repo","token":4,"mark":5,"pusher":"bob",
+        "refs":[],"count":0,"elapsed_us":10"#;
+    const SETTLED: &str = r#""event":"push.settled","push":7,"fence":"repo","token":5,"mark":5,"spent":["repo"],
+        "moved":1,"count":1,"evidence":"refs-moved""#;
+
+    fn line(event: &str) -> Line {
+        let head = r#"{"seq":7,"time":"2026-01-02T03:04:05.678Z","prev":"","#;
+        serde_json::from_str(&format!("{head}{event}}}")).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_shown_when_everything_asked_for_holds() {
+        let observed = ACCEPTED.replacen("\"source\"", "\"code\":\"FENCE-STALE\",\"source\"", 1);
+        let rejected = format!("\"event\":\"push.rejected\",{REFUSED}");
+        let unread = format!("\"event\":\"push.observed\",{REFUSED}");
+        let begun = r#""event":"log.begun","version":1,"pusher":"anna""#;
+        let lines = [ACCEPTED, &observed, &rejected, &unread, SETTLED, begun].map(line);
+        let fence = |name: &str| Some(FenceName::parse(name.as_bytes()).unwrap());
+        let token = |n: u64| Some(Token::try_from(n).unwrap());
+        let time = |text: &str| Some(text.to_owned());
+        let any = Filter::default;
+        for (filter, shown) in [
+            (any(), "AORUSB"),
+            (Filter { rejected: true, ..any() }, "ORU"),
+            (Filter { fence: fence("repo"), ..any() }, "AORUS"),
+            (Filter { fence: fence("deploy"), ..any() }, "AO"),
+            (Filter { fence: fence("other"), ..any() }, ""),
+            (Filter { pusher: time("anna"), ..any() }, "AOB"),
+            (Filter { pusher: time("ann"), ..any() }, ""),
+            (Filter { token: token(5), ..any() }, "AOS"),
+            (Filter { token: token(9), ..any() }, "AO"),
+            (Filter { token: token(4), ..any() }, "RU"),
+            (Filter { token: token(9), fence: fence("deploy"), ..any() }, "AO"),
+            (Filter { token: token(9), fence: fence("repo"), ..any() }, ""),
+            (Filter { since: time("2026-01-02T03:04:05.678Z"), ..any() }, "AORUSB"),
+            (Filter { since: time("2026-01-02T03:04:05.679Z"), ..any() }, ""),
+            (Filter { until: time("2026-01-02T03:04:05.678Z"), ..any() }, ""),
+            (Filter { until: time("2026-01-02T03:04:05.679Z"), ..any() }, "AORUSB"),
+            (Filter { rejected: true, pusher: time("anna"), token: token(5), ..any() }, "O"),
+        ] {
+            let found: String =
+                "AORUSB".chars().zip(&lines).filter(|(_, line)| filter.matches(line)).map(|(name, _)| name).collect();
+            assert_eq!(found, shown, "{filter:?}");
+        }
+    }
+}

@@ -37,6 +37,19 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code there is.
+    pub const ALL: [Code; 9] = [
+        Code::Stale,
+        Code::Missing,
+        Code::Malformed,
+        Code::Ambiguous,
+        Code::Jump,
+        Code::Busy,
+        Code::Nested,
+        Code::Unseen,
+        Code::Broken,
+    ];
+
     /// The code as it is printed.
     pub fn as_str(self) -> &'static str {
         match self {

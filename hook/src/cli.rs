@@ -1,7 +1,13 @@
 //! The command line.
 
 use crate::{
-    audit, failure::Failure, install, mend, pre_receive, repair, select::AuditArgs, status, surroundings::Environment,
+    audit,
+    failure::Failure,
+    install, mend, pre_receive, repair,
+    select::AuditArgs,
+    stats::{self, StatsArgs},
+    status,
+    surroundings::Environment,
 };
 use clap::{Args, Parser, Subcommand};
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
@@ -46,6 +52,8 @@ enum Command {
         #[arg(long)]
         reason: String,
     },
+    /// Count what the log says: accepted, refused, waits, and what observing let through
+    Stats(StatsArgs),
     /// Lower a mark, so that tokens above it may be used again: after a mistaken huge token
     Lower {
         #[command(flatten)]
@@ -138,6 +146,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {
             audit::verify(&place.repository, environment)
         }
+        Command::Stats(args) => stats::run(&args, environment),
         Command::Audit { command: None, args } => audit::run(&args, environment),
     };
     match done {

@@ -11,6 +11,7 @@ mod modes;
 mod places;
 mod spent;
 mod state;
+mod stats;
 mod support;
 mod tokens;
 mod window;

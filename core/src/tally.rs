@@ -1,0 +1,222 @@
+//! The figures of a log: a fold over its lines that needs little memory, however many they are.
+
+use crate::{Code, Event, FenceName, Line, Refused, Spread, Stake};
+use std::collections::BTreeMap;
+
+/// How many pushers are counted by name. Names come from outside: there may be any number.
+const MOST_PUSHERS: usize = 1000;
+
+/// What the lines so far add up to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// How many lines.
+    pub lines: u64,
+    /// When the first of them was written, and the last.
+    pub times: Option<(String, String)>,
+    /// Pushes that were let through, also those that only observe mode let through.
+    pub accepted: u64,
+    /// Pushes that were refused, by code.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Pushes that are over and moved a ref.
+    pub moved: u64,
+    /// Pushes that are over and moved none.
+    pub unmoved: u64,
+    /// How long decisions took, waiting included.
+    pub waits: Spread,
+    /// The pushes of each fence.
+    pub fences: BTreeMap<FenceName, FenceTally>,
+    /// What enforcing would have refused.
+    pub observed: Observed,
+}
+
+/// The pushes of one fence. A push over several fences counts for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FenceTally {
+    /// Let through.
+    pub accepted: u64,
+    /// Refused because of this fence.
+    pub refused: u64,
+    /// Over, with a ref of this fence moved.
+    pub moved: u64,
+}
+
+impl FenceTally {
+    /// How busy the fence is: all pushes that came to it.
+    pub fn pushes(&self) -> u64 {
+        self.accepted + self.refused
+    }
+}
+
+/// Pushes that observe mode let through although they would have been refused.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Observed {
+    /// By the code that would have refused them.
+    pub codes: BTreeMap<&'static str, u64>,
+    /// By pusher.
+    pub pushers: BTreeMap<String, u64>,
+    /// Those of pushers that are too many to be named.
+    pub other_pushers: u64,
+    /// When the last one was.
+    pub last: Option<String>,
+}
+
+impl Observed {
+    /// How many in all.
+    pub fn count(&self) -> u64 {
+        self.codes.values().sum()
+    }
+
+    fn add(&mut self, code: Code, pusher: &str, time: &str) {
+        *self.codes.entry(code.as_str()).or_default() += 1;
+        self.last = Some(time.to_owned());
+        if let Some(count) = self.pushers.get_mut(pusher) {
+            *count += 1;
+        } else if self.pushers.len() < MOST_PUSHERS {
+            self.pushers.insert(pusher.to_owned(), 1);
+        } else {
+            self.other_pushers += 1;
+        }
+    }
+}
+
+impl Tally {
+    /// Takes one more line into account.
+    pub fn add(&mut self, line: &Line) {
+        self.lines += 1;
+        match &mut self.times {
+            None => self.times = Some((line.time.clone(), line.time.clone())),
+            Some((_, last)) => last.clone_from(&line.time),
+        }
+        match &line.event {
+            Event::PushAccepted { stake, also, code, who, elapsed_us, .. } => {
+                self.accepted += 1;
+                self.waits.add(*elapsed_us);
+                for Stake { fence, .. } in std::iter::once(stake).chain(also) {
+                    self.fence(fence).accepted += 1;
+                }
+                if let Some(code) = code {
+                    self.observed.add(*code, &who.pusher, &line.time);
+                }
+            }
+            Event::PushRejected(Refused { code, fence, elapsed_us, .. }) => {
+                *self.refused.entry(code.as_str()).or_default() += 1;
+                self.waits.add(*elapsed_us);
+                if let Some(fence) = fence {
+                    self.fence(fence).refused += 1;
+                }
+            }
+            // Let through, but nothing is known of what it moves: no fence, and it is never settled.
+            Event::PushObserved(Refused { code, who, elapsed_us, .. }) => {
+                self.accepted += 1;
+                self.waits.add(*elapsed_us);
+                self.observed.add(*code, &who.pusher, &line.time);
+            }
+            Event::PushSettled { spent, moved, .. } => {
+                *if *moved > 0 { &mut self.moved } else { &mut self.unmoved } += 1;
+                for fence in spent {
+                    self.fence(fence).moved += 1;
+                }
+            }
+            // What else is on record is no push.
+            _ => {}
+        }
+    }
+
+    /// How many pushes were refused in all.
+    pub fn refusals(&self) -> u64 {
+        self.refused.values().sum()
+    }
+
+    fn fence(&mut self, name: &FenceName) -> &mut FenceTally {
+        // Looked up first: nearly every line names a fence that is known already.
+        if !self.fences.contains_key(name) {
+            self.fences.insert(name.clone(), FenceTally::default());
+        }
+        self.fences.get_mut(name).expect("it has just been put there")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(events: &[String]) -> Tally {
+        let mut tally = Tally::default();
+        for (at, event) in events.iter().enumerate() {
+            let line = format!(r#"{{"seq":{at},"time":"2026-01-01T00:00:00.{at:03}Z","prev":"",{event}}}"#);
+            tally.add(&serde_json::from_str(&line).unwrap());
+        }
+        tally
+    }
+
+    fn accepted(also: &str, more: &str, pusher: &str, us: u64) -> String {
+        format!(
+            r#""event":"push.accepted","push":7,"fence":"repo","token":5,"mark":4,"also":[{also}],{more}"source":"option",
+            "pusher":"{pusher}","refs":[],"count":0,"digest":"","elapsed_us":{us},
+            "place":{{"machine":"m","boot":"b","pid_ns":1,"uptime_ms":1}}"#
+        )
+    }
+
+    fn refused(event: &str, code: &str, fence: &str, us: u64) -> String {
+        format!(
+            r#""event":"{event}","code":"{code}","reason":"x","fence":{fence},"pusher":"bob","refs":[],"count":0,
+            "elapsed_us":{us}"#
+        )
+    }
+
+    fn settled(spent: &str, moved: usize) -> String {
+        format!(
+            r#""event":"push.settled","push":7,"fence":"repo","token":5,"mark":5,"spent":[{spent}],"moved":{moved},
+            "count":1,"evidence":"refs-moved""#
+        )
+    }
+
+    #[test]
+    fn pushes_are_counted_by_what_became_of_them() {
+        let deploy = FenceName::parse(b"deploy").unwrap();
+        let tally = tally(&[
+            r#""event":"log.begun","version":1,"pusher":"root""#.to_owned(),
+            accepted(r#"{"fence":"deploy","token":9,"mark":8}"#, "", "anna", 10),
+            settled(r#""deploy""#, 1),
+            refused("push.rejected", "FENCE-STALE", "\"repo\"", 30),
+            refused("push.rejected", "FENCE-STALE", "\"deploy\"", 20),
+            refused("push.rejected", "FENCE-MALFORMED", "null", 1),
+            accepted("", "", "anna", 10),
+            settled("", 0),
+        ]);
+        assert_eq!((tally.lines, tally.accepted, tally.refusals()), (8, 2, 3));
+        assert_eq!(tally.refused, BTreeMap::from([("FENCE-MALFORMED", 1), ("FENCE-STALE", 2)]));
+        assert_eq!((tally.moved, tally.unmoved), (1, 1));
+        assert_eq!((tally.waits.count(), tally.waits.max(), tally.waits.percentile(50)), (5, 30, Some(10)));
+        assert_eq!(tally.fences[&FenceName::repo()], FenceTally { accepted: 2, refused: 1, moved: 0 });
+        assert_eq!(tally.fences[&deploy], FenceTally { accepted: 1, refused: 1, moved: 1 });
+        assert_eq!(tally.observed, Observed::default());
+        let (first, last) = tally.times.unwrap();
+        assert_eq!((first.as_str(), last.as_str()), ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.007Z"));
+    }
+
+    #[test]
+    fn what_observe_mode_let_through_is_counted_by_code_and_pusher() {
+        let tally = tally(&[
+            accepted("", r#""code":"FENCE-STALE","reason":"x","#, "anna", 10),
+            accepted("", "", "anna", 10),
+            refused("push.observed", "FENCE-MALFORMED", "null", 1),
+            accepted("", r#""code":"FENCE-STALE","reason":"x","#, "bob", 10),
+        ]);
+        assert_eq!((tally.accepted, tally.refusals(), tally.observed.count()), (4, 0, 3));
+        assert_eq!(tally.observed.codes, BTreeMap::from([("FENCE-MALFORMED", 1), ("FENCE-STALE", 2)]));
+        assert_eq!(tally.observed.pushers, BTreeMap::from([("anna".to_owned(), 1), ("bob".to_owned(), 2)]));
+        assert_eq!(tally.observed.last.as_deref(), Some("2026-01-01T00:00:00.003Z"));
+    }
+
+    #[test]
+    fn pushers_that_are_too_many_are_counted_together() {
+        let mut observed = Observed::default();
+        for n in 0..MOST_PUSHERS + 5 {
+            observed.add(Code::Stale, &n.to_string(), "");
+        }
+        observed.add(Code::Stale, "0", "");
+        assert_eq!((observed.pushers.len(), observed.other_pushers), (MOST_PUSHERS, 5));
+        assert_eq!((observed.pushers["0"], observed.count()), (2, MOST_PUSHERS as u64 + 6));
+    }
+}

@@ -1,0 +1,306 @@
+//! The figures: that they are those of the log, in each form.
+
+use crate::support::{World, any_git, fixture, program_exists, text};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+fn stats(world: &World, args: &[&str], dir: &Path) -> Output {
+    world.hook_program().arg("stats").args(args).arg(dir).output().unwrap()
+}
+
+fn figures(world: &World, args: &[&str]) -> serde_json::Value {
+    let ran = stats(world, &[&["--json"], args].concat(), &world.server());
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    serde_json::from_str(&text(&ran.stdout)).unwrap()
+}
+
+/// What people read, without what differs from run to run.
+fn shown(world: &World) -> String {
+    let shown = text(&stats(world, &[], &world.server()).stdout);
+    let shown = shown.replace(&world.server().display().to_string(), "<server>");
+    let normal = |line: &str| match line.split_once("  ") {
+        Some((word @ ("first" | "last" | "since"), _)) => format!("{word}  <time>"),
+        _ => match line.rsplit_once("  ") {
+            Some((_, word @ ("median" | "p95" | "longest"))) => format!("<length>  {word}"),
+            _ => line.to_owned(),
+        },
+    };
+    shown.lines().map(normal).collect::<Vec<_>>().join("\n")
+}
+
+/// Two fences, pushes to both at once and to one, refusals, and one push that moved nothing.
+fn busy_world() -> World {
+    let world = World::new(&any_git());
+    world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+    world.push_token("main", "5").assert_landed();
+    world.push_token("main", "4").assert_refused("FENCE-STALE");
+    world.push_token("main", "5").assert_refused("FENCE-STALE");
+    world.push(&["HEAD:refs/heads/none"], &[]).assert_refused("FENCE-MISSING");
+    let both = ["HEAD:refs/heads/both", "HEAD:refs/heads/deploy/a"];
+    world.push(&both, &["fence-token=repo:6", "fence-token=deploy:9"]).assert_landed();
+    world.write_hook("update", "exit 1");
+    assert!(!world.push_token("main", "7").ok, "declined after the gate has let it through");
+    fs::remove_file(world.hook("update")).unwrap();
+    world.push_token("main", "8").assert_landed();
+    world
+}
+
+#[test]
+fn the_figures_are_those_of_the_log_also_across_rotation() {
+    let world = busy_world();
+    let check = |lines: usize| {
+        let figures = figures(&world, &[]);
+        assert_eq!(figures["lines"], lines);
+        let pushes = &figures["pushes"];
+        for (name, count) in [("accepted", 4), ("refused", 3), ("moved", 2), ("unmoved", 1), ("unsettled", 1)] {
+            assert_eq!(pushes[name], count, "{name} of {pushes}");
+        }
+        assert_eq!(
+            (&pushes["refused_by_code"]["FENCE-STALE"], &pushes["refused_by_code"]["FENCE-BUSY"]),
+            (&2.into(), &0.into())
+        );
+        let fence = |at: usize| {
+            let fence = &figures["fences"][at];
+            let number = |name: &str| fence[name].as_u64().unwrap();
+            (fence["fence"].as_str().unwrap(), number("pushes"), number("refused"), number("moved"), number("mark"))
+        };
+        assert_eq!((fence(0), fence(1)), (("repo", 7, 3, 2, 6), ("deploy", 1, 0, 1, 9)), "the busiest first");
+        figures
+    };
+    let before = check(world.audit().len());
+    let elapsed: Vec<u64> = world.audit().iter().filter_map(|line| line["elapsed_us"].as_u64()).collect();
+    let waits = &before["waits_us"];
+    assert_eq!((waits["count"].as_u64(), waits["sum"].as_u64()), (Some(7), Some(elapsed.iter().sum())));
+    assert_eq!(waits["max"].as_u64(), elapsed.iter().max().copied());
+    let mut sorted = elapsed;
+    sorted.sort_unstable();
+    let median = waits["median"].as_u64().unwrap();
+    assert!(median >= sorted[3] && median <= sorted[3] + sorted[3] / 32, "{median} for {sorted:?}");
+
+    // Rotation settles what is over.
+    world.ok(world.hook_program().arg("rotate").arg(world.server()));
+    let after = figures(&world, &[]);
+    assert_eq!((&after["pushes"]["accepted"], &after["pushes"]["moved"]), (&4.into(), &3.into()));
+    assert_eq!((&after["fences"][0]["mark"], &after["pushes"]["unsettled"]), (&8.into(), &0.into()));
+}
+
+#[test]
+fn figures_can_be_those_of_a_stretch_of_time_while_marks_are_what_they_are() {
+    let world = busy_world();
+    let last = world.audit().last().unwrap()["time"].as_str().unwrap().to_owned();
+    let figures_since = figures(&world, &["--since", &last]);
+    assert_eq!((&figures_since["pushes"]["accepted"], &figures_since["pushes"]["refused"]), (&1.into(), &0.into()));
+    assert_eq!((&figures_since["first"], &figures_since["since"]), (&last.as_str().into(), &last.as_str().into()));
+    assert_eq!(figures_since["fences"][0]["mark"], 6);
+    let none = figures(&world, &["--since", "9999-12-31"]);
+    assert_eq!((&none["lines"], &none["waits_us"]["median"]), (&0.into(), &serde_json::Value::Null));
+    assert_eq!(figures(&world, &["--since", "1h"])["pushes"], figures(&world, &[])["pushes"]);
+    for args in [&["--since", "soon"][..], &["--json", "--prometheus"], &["--prometheus", "--since", "1h"]] {
+        assert_eq!(stats(&world, args, &world.server()).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn people_see_the_figures_in_few_columns() {
+    let world = busy_world();
+    let seen = shown(&world);
+    insta::assert_snapshot!(seen);
+    let whole = text(&stats(&world, &[], &world.server()).stdout);
+    assert!(whole.lines().skip(1).all(|line| line.chars().count() <= 40), "{whole}");
+}
+
+#[test]
+fn observing_ends_in_a_report_of_what_would_have_been_refused() {
+    let world = World::new(&any_git());
+    world.configure("fence.mode", "observe");
+    world.push_token("main", "5").assert_landed();
+    assert!(shown(&world).ends_with("nothing would have been refused"), "{}", shown(&world));
+    world.push_token("main", "4").assert_landed();
+    world.push(&["HEAD:refs/heads/none"], &[]).assert_landed();
+    let bob = world.push_token_command("main", "3").env("GL_USERNAME", "bob's").output().unwrap();
+    assert!(bob.status.success());
+    // Of this one nothing can be read, and still it is let through.
+    let mut push = world.push_command(&["HEAD:refs/heads/odd"], &["fence-token=7"]);
+    assert!(push.arg("--receive-pack=git --namespace=ns receive-pack").output().unwrap().status.success());
+    assert_eq!(world.events("push.observed").len(), 1);
+    insta::assert_snapshot!(shown(&world));
+    let figures = figures(&world, &[]);
+    let observed = &figures["observed"];
+    assert_eq!((&observed["count"], &observed["by_code"]["FENCE-STALE"]), (&4.into(), &2.into()));
+    assert_eq!(observed["by_pusher"][0], serde_json::json!({"pusher": "tester", "count": 3}));
+    assert_eq!((&figures["pushes"]["accepted"], &figures["pushes"]["refused"]), (&5.into(), &0.into()));
+    let last = world.audit().into_iter().rfind(|line| line["code"].is_string()).unwrap();
+    assert_eq!(observed["last"], last["time"]);
+    world.ok(world.git("server.git").args(["config", "fence.mode", "enforce"]));
+    assert!(shown(&world).contains("what would have been refused"), "the report stays");
+    assert!(!shown(&world).contains("to refuse such pushes"));
+}
+
+/// One sample: its name, its labels, its value.
+type Sample = (String, BTreeMap<String, String>, f64);
+
+/// Reads the text format as strictly as it is written down, and gives all samples.
+fn parse_prometheus(page: &str) -> Vec<Sample> {
+    assert!(page.ends_with('\n'));
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let (mut samples, mut families, mut series) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+    let (mut helped, mut family) = (String::new(), String::new());
+    for line in page.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            helped = help.split_once(' ').expect("a help has words").0.to_owned();
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(is_name(name) && name == helped, "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            assert!(["counter", "gauge", "summary"].contains(&kind), "{line}");
+            assert!(families.insert(name.to_owned(), kind.to_owned()).is_none(), "{name} twice");
+            family = name.to_owned();
+        } else {
+            let (name, rest) = line.split_once('{').unwrap();
+            let of_summary = families[&family] == "summary"
+                && [format!("{family}_sum"), format!("{family}_count")].contains(&name.to_owned());
+            assert!(name == family || of_summary, "{line} under {family}");
+            let (labels, value) = parse_labels(rest);
+            assert!(series.insert((name.to_owned(), labels.clone())), "{line} twice");
+            samples.push((name.to_owned(), labels, value.strip_prefix(' ').unwrap().parse().expect(line)));
+        }
+    }
+    samples
+}
+
+/// The labels up to the closing brace, and what follows it.
+fn parse_labels(text: &str) -> (BTreeMap<String, String>, &str) {
+    let (mut labels, mut rest) = (BTreeMap::new(), text);
+    loop {
+        let (name, quoted) = rest.split_once("=\"").unwrap();
+        let (mut value, mut chars) = (String::new(), quoted.char_indices());
+        let end = loop {
+            match chars.next().expect("the quote is closed") {
+                (at, '"') => break at,
+                (_, '\\') => value.push(match chars.next().unwrap().1 {
+                    'n' => '\n',
+                    c @ ('\\' | '"') => c,
+                    c => panic!("\\{c} is no escape"),
+                }),
+                (_, c) => value.push(c),
+            }
+        };
+        assert!(labels.insert(name.to_owned(), value).is_none(), "{name} twice");
+        rest = &quoted[end + 1..];
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => return (labels, rest.strip_prefix('}').unwrap()),
+        }
+    }
+}
+
+#[test]
+fn the_prometheus_form_parses_whatever_the_repository_is_called() {
+    let world = busy_world();
+    let odd = world.path("o\"dd\\na\nme.git");
+    fs::rename(world.server(), &odd).unwrap();
+    let ran = stats(&world, &["--prometheus"], &odd);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let page = text(&ran.stdout);
+    let samples = parse_prometheus(&page);
+    assert!(samples.iter().all(|(_, labels, _)| labels["repository"] == odd.to_str().unwrap()), "{page}");
+    let value = |name: &str, wanted: &[(&str, &str)]| {
+        let is_it = |(found, labels, _): &&Sample| {
+            found == name && wanted.iter().all(|(label, value)| labels.get(*label).is_some_and(|is| is == value))
+        };
+        let found: Vec<&Sample> = samples.iter().filter(is_it).collect();
+        assert_eq!(found.len(), 1, "{name} {wanted:?}");
+        found[0].2
+    };
+    for (name, labels, expected) in [
+        ("git_fence_pushes_accepted_total", &[][..], 4.0),
+        ("git_fence_pushes_refused_total", &[("code", "FENCE-STALE")], 2.0),
+        ("git_fence_pushes_refused_total", &[("code", "FENCE-BUSY")], 0.0),
+        ("git_fence_pushes_settled_total", &[("moved", "true")], 2.0),
+        ("git_fence_fence_mark", &[("fence", "deploy")], 9.0),
+        ("git_fence_fence_pushes_total", &[("fence", "repo"), ("verdict", "refused")], 3.0),
+        ("git_fence_decision_seconds_count", &[], 7.0),
+    ] {
+        assert_eq!(value(name, labels).to_bits(), f64::to_bits(expected), "{name} {labels:?}");
+    }
+    let median = value("git_fence_decision_seconds", &[("quantile", "0.5")]);
+    assert!(median > 0.0 && median <= value("git_fence_decision_longest_seconds", &[]));
+    // The tool that Prometheus' own people check with, where it is installed.
+    if program_exists("promtool") {
+        let mut promtool = Command::new("promtool");
+        let mut child = promtool.args(["check", "metrics"]).stdin(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), page.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+    // An empty log has no quantiles, and that parses too.
+    let empty = World::new(&any_git());
+    let page = text(&stats(&empty, &["--prometheus"], &empty.server()).stdout);
+    assert!(parse_prometheus(&page).iter().any(|(_, _, value)| value.is_nan()), "{page}");
+}
+
+#[test]
+fn stats_of_no_repository_no_log_a_damaged_log_or_into_a_closed_pipe() {
+    let world = busy_world();
+    for (dir, why) in [(world.path("home"), "not a git repository"), (world.path("work"), "there is no log")] {
+        let ran = stats(&world, &[], &dir);
+        assert_eq!(ran.status.code(), Some(1));
+        assert!(text(&ran.stderr).contains(why) && text(&ran.stderr).contains("hint: "), "{}", text(&ran.stderr));
+    }
+    for args in [&[][..], &["--json"], &["--prometheus"]] {
+        let mut program = world.hook_program();
+        let program = program.arg("stats").args(args).arg(world.server());
+        let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{args:?}: {}", text(&ended.stderr));
+    }
+    let log = world.fence_file("audit.jsonl");
+    fs::write(&log, fs::read_to_string(&log).unwrap().replacen("tester", "nobody", 1)).unwrap();
+    let ran = stats(&world, &["--prometheus"], &world.server());
+    assert_eq!(ran.status.code(), Some(1));
+    assert_eq!(text(&ran.stdout), "", "figures of a log that cannot be trusted are not given");
+    assert!(text(&ran.stderr).contains("has been changed"), "{}", text(&ran.stderr));
+}
+
+/// A log of many lines is read in a stream: memory does not grow with it. Prints what each command took:
+/// `cargo test --release --test it -- --ignored --nocapture million`
+fn long_log(lines: u64, most_kilobytes: u64) {
+    let world = World::new(&any_git());
+    for file in fs::read_dir(world.server().join("fence")).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let log = world.fence_file("audit.jsonl");
+    world.ok(Command::new(fixture("long-log.py")).arg(lines.to_string()).arg(&log));
+    let pushes = (lines - 1) / 3;
+    let figures = figures(&world, &[]);
+    assert_eq!((&figures["lines"], &figures["pushes"]["accepted"]), (&lines.into(), &pushes.into()));
+    let script = "import resource,subprocess,sys,time; begun=time.monotonic(); \
+                  child=subprocess.Popen(sys.argv[1:],stdout=subprocess.PIPE); \
+                  lines=sum(1 for _ in child.stdout); assert child.wait()==0; \
+                  print(lines, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, \
+                  '%.2f s' % (time.monotonic()-begun))";
+    for args in [&["audit", "--rejected", "--since", "1h"][..], &["stats"], &["audit", "verify"]] {
+        let mut python = Command::new("python3");
+        world.hermetic(&mut python);
+        python.args(["-c", script, env!("CARGO_BIN_EXE_git-fence-hook")]).args(args).arg(world.server());
+        let measured = world.ok(&mut python);
+        println!("{args:?}: lines shown, kB, time: {measured}");
+        let numbers: Vec<u64> = measured.split(' ').take(2).map(|n| n.parse().unwrap()).collect();
+        assert!(numbers[0] > 0 && numbers[1] < most_kilobytes, "{args:?}: {measured}");
+    }
+}
+
+#[test]
+fn a_log_of_ten_thousand_lines_is_answered_by_every_command() {
+    long_log(10_000, 40_000);
+}
+
+#[test]
+#[ignore = "takes a minute and half a gigabyte of disk"]
+fn a_log_of_a_million_lines_is_read_in_little_memory() {
+    long_log(1_000_000, 40_000);
+}

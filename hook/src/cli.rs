@@ -8,6 +8,7 @@ use crate::{
     stats::{self, StatsArgs},
     status,
     surroundings::Environment,
+    uninstall,
 };
 use clap::{Args, Parser, Subcommand};
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
@@ -27,7 +28,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Put the gate into a repository: the hook, push options, and the log it keeps
-    Install(Where),
+    Install(install::Asked),
+    /// Take the gate out again: the hook that was there before comes back, the log stays
+    Uninstall(uninstall::Asked),
     /// Show the marks, and the push that is in flight if there is one
     Status(Report),
     /// Show what the gate decided, oldest first
@@ -97,7 +100,7 @@ enum Command {
     },
     /// What git runs: reads the push from standard input and the environment
     #[command(hide = true)]
-    PreReceive { ignored: Vec<OsString> },
+    PreReceive { hook: Vec<OsString> },
 }
 
 #[derive(Subcommand)]
@@ -133,8 +136,9 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         }
     };
     let done = match cli.command {
-        Command::PreReceive { .. } => return pre_receive::run(environment),
-        Command::Install(place) => install::run(&place.repository, environment),
+        Command::PreReceive { hook } => return pre_receive::run(&hook, environment),
+        Command::Install(asked) => install::run(&asked, environment),
+        Command::Uninstall(asked) => uninstall::run(&asked, environment),
         Command::Status(report) => status::run(&report.place.repository, report.json, environment),
         Command::Raise { place, fence, to, reason } => mend::raise(&place.repository, &fence, to, &reason, environment),
         Command::Lower { place, fence, to, expect, reason } => {

@@ -46,6 +46,17 @@ impl Failure {
         ExitCode::FAILURE
     }
 
+    /// All of it in one line, for lists.
+    pub(crate) fn in_one_line(&self) -> String {
+        let mut line = self.to_string();
+        let mut cause = self.source();
+        while let Some(source) = cause {
+            line += &format!(": {source}");
+            cause = source.source();
+        }
+        git_fence_core::text::one_line(line.as_bytes(), 400)
+    }
+
     fn hint(&self) -> Option<&str> {
         match self {
             Failure::Other { hint, .. } => Some(hint),

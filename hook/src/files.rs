@@ -47,6 +47,11 @@ impl FenceDir {
         Ok(found)
     }
 
+    /// What installing has changed besides the hook, for uninstalling.
+    pub(crate) fn changes(&self) -> PathBuf {
+        self.0.join("installed.json")
+    }
+
     /// Where the complete list of refs of a large push is kept until it is settled.
     pub(crate) fn plan_of(&self, push: git_fence_core::PushId) -> PathBuf {
         self.0.join(format!("plan-{push}.jsonl"))
@@ -121,7 +126,7 @@ pub(crate) fn is_same_file(file: &File, path: &Path) -> bool {
 }
 
 /// Root installs for others: what it makes belongs to whoever owns the directory.
-fn give_to_owner_of(file: &File, dir: &fs::Metadata) -> io::Result<()> {
+pub(crate) fn give_to_owner_of(file: &File, dir: &fs::Metadata) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() || file.metadata()?.uid() == dir.uid() {
         return Ok(());
     }

@@ -79,15 +79,30 @@ fn read_archives(paths: Vec<PathBuf>, mut start: Start, mut each: impl FnMut(Rea
     Ok(start)
 }
 
-/// Where all fences stand, read from the checkpoint on.
-pub(crate) fn state(dir: &FenceDir, boot: &str) -> Result<State, Damage> {
+/// The log as a push would read it.
+pub(crate) struct Current {
+    pub(crate) journal: Journal,
+    /// The log had to be read from its beginning.
+    pub(crate) checkpoint_is_damaged: bool,
+}
+
+/// Reads the log from the checkpoint on.
+pub(crate) fn current(dir: &FenceDir, boot: &str) -> Result<Current, Damage> {
     let witness = Witness::look_up(dir);
-    let start = match CheckpointFile::read(dir)? {
+    let checkpoint = CheckpointFile::read(dir)?;
+    let checkpoint_is_damaged = matches!(checkpoint, CheckpointFile::Damaged);
+    let start = match checkpoint {
         CheckpointFile::Good(checkpoint) => Start::Checkpoint(Box::new(checkpoint)),
         CheckpointFile::Missing | CheckpointFile::Damaged => Start::Beginning,
     };
     let witness = witness.as_ref().map(|witness| (witness, boot));
-    Ok(Journal::read(&open(dir)?, &dir.log(), start, witness, |_| {})?.state)
+    let journal = Journal::read(&open(dir)?, &dir.log(), start, witness, |_| {})?;
+    Ok(Current { journal, checkpoint_is_damaged })
+}
+
+/// Where all fences stand.
+pub(crate) fn state(dir: &FenceDir, boot: &str) -> Result<State, Damage> {
+    Ok(current(dir, boot)?.journal.state)
 }
 
 /// The file that is written to.

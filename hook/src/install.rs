@@ -1,162 +1,273 @@
-//! Putting the gate into a repository.
+//! Putting the gate into a repository: look, say what is to be done, do it, or leave all as it was.
 
 use crate::{
-    clock::Patience,
     failure::Failure,
     files::FenceDir,
-    process,
+    git::{self, Change, Wish},
+    hook_file::{self, Found, Staged, is_executable},
+    install_log::{self, LogIs},
+    kept_hook,
+    layout::{Layout, Site},
     repository::Repository,
     settings,
-    store::Store,
-    surroundings::{Environment, os_user},
+    surroundings::Environment,
+    takeover::{self, Raise},
+    tree,
+    uninstall::read_changes,
 };
+use gix::bstr::BString;
 use std::{
     fs,
     io::{self, Write as _},
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, Instant},
 };
 
-/// What tells our hook from another's.
-const OURS: &str = "# git-fence: the gate of this repository";
-/// Linux cuts the first line of a script at 255 bytes.
-const LONGEST_SHEBANG: usize = 250;
+/// What `install` is asked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Asked {
+    /// The repository
+    #[arg(default_value = ".")]
+    repository: PathBuf,
+    /// Every repository below that directory, one result line each
+    #[arg(long)]
+    recursive: bool,
+    /// Show every change and make none
+    #[arg(long)]
+    dry_run: bool,
+    /// Where the hook goes, if guessing it goes wrong
+    #[arg(long)]
+    layout: Option<Layout>,
+    /// Refuse nothing, record what would have been refused (fence.mode = observe)
+    #[arg(long)]
+    observe: bool,
+    /// Guard these refs instead of branches and tags (fence.refs)
+    #[arg(long, value_name = "PATTERN")]
+    refs: Vec<String>,
+    /// Let everybody push without a token; a stale one is still refused (fence.tokenless = allow)
+    #[arg(long)]
+    allow_tokenless: bool,
+    /// Let this pusher push without a token (fence.exempt)
+    #[arg(long, value_name = "NAME")]
+    exempt: Vec<String>,
+    /// Make a fence of its own for these refs (fence.NAME.refs)
+    #[arg(long, value_name = "NAME=PATTERN", value_parser = name_and_pattern)]
+    fence: Vec<(String, String)>,
+}
+
+fn name_and_pattern(text: &str) -> Result<(String, String), &'static str> {
+    let (name, pattern) = text.split_once('=').ok_or("expected NAME=PATTERN, as in deploy=refs/heads/deploy/*")?;
+    Ok((name.to_owned(), pattern.to_owned()))
+}
+
+impl Asked {
+    fn wishes(&self) -> Vec<Wish> {
+        let mut wishes = vec![Wish::one("receive.advertisePushOptions", "true")];
+        wishes.extend(self.observe.then(|| Wish::one("fence.mode", "observe")));
+        wishes.extend(self.allow_tokenless.then(|| Wish::one("fence.tokenless", "allow")));
+        wishes.extend(self.refs.iter().map(|pattern| Wish::many("fence.refs", pattern)));
+        wishes.extend(self.exempt.iter().map(|name| Wish::many("fence.exempt", name)));
+        wishes.extend(self.fence.iter().map(|(name, pattern)| Wish::many(format!("fence.{name}.refs"), pattern)));
+        wishes.dedup();
+        wishes
+    }
+}
 
 /// `git-fence-hook install`.
-pub(crate) fn run(dir: &Path, environment: &Environment) -> Result<(), Failure> {
-    let repository = Repository::find(dir, environment)?;
-    // Settings that do not parse would refuse every push: say so now.
-    settings::read(&repository.config)?;
-    let hook = hook_path(&repository)?;
-    let content = hook_content()?;
-    let existing = existing_hook(&hook)?;
-    if let Existing::Others = existing {
-        return Err(Failure::Other {
-            what: format!("there is another pre-receive hook, '{}', and nothing was changed", hook.display()),
-            hint: "call  git-fence-hook pre-receive  as the last step of that hook, or move it away".to_owned(),
+pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
+    if asked.recursive {
+        return tree::each_below(&asked.repository, |dir| {
+            let job = Job::look(dir, asked, environment)?;
+            let (changes, warnings) = (job.changes(), job.warnings.clone());
+            if !asked.dry_run {
+                job.carry_out()?;
+            }
+            let word = match (&changes[..], asked.dry_run) {
+                ([], _) => "already there".to_owned(),
+                (_, true) => format!("would change: {}", changes.join(", ")),
+                (_, false) => "installed".to_owned(),
+            };
+            Ok(warnings.iter().fold(word, |word, warning| format!("{word}  (warning: {warning})")))
         });
     }
-
-    // The log first: a hook without its log refuses every push, a log without its hook refuses none.
-    let fence_dir = FenceDir::at(repository.fence_dir());
-    let log_was_there = fence_dir.log().exists();
-    let boot = process::here().map_err(Failure::io("read", "/proc"))?.boot;
-    Store::begin(&fence_dir, &os_user(), &boot, &Patience::of(Duration::from_secs(30), Instant::now()))?;
-    let options_were_on = repository.setting("receive.advertisePushOptions").as_deref() == Some("true");
-    if !options_were_on {
-        configure(&repository.common_dir, "receive.advertisePushOptions", "true")?;
-    }
-    let hook_was_there = matches!(existing, Existing::Ours(old) if old == content) && is_executable(&hook);
-    if !hook_was_there {
-        write_hook(&hook, &content)?;
-    }
-
+    let job = Job::look(&asked.repository, asked, environment)?;
+    let (lines, warnings) = (job.lines(if asked.dry_run { "would be done" } else { "done" }), job.warnings.clone());
+    let done = if asked.dry_run { Ok(()) } else { job.carry_out() };
+    let is_done = matches!(done, Ok(()) | Err(Failure::Damage(_)));
     let mut out = io::stdout().lock();
-    let word = |was_there: bool| if was_there { "already there" } else { "done" };
-    writeln!(out, "log           {}  {}", fence_dir.log().display(), word(log_was_there))?;
-    writeln!(out, "push options  receive.advertisePushOptions = true  {}", word(options_were_on))?;
-    writeln!(out, "hook          {}  {}", hook.display(), word(hook_was_there))?;
-    Ok(())
+    for line in lines.iter().filter(|_| is_done) {
+        writeln!(out, "{line}")?;
+    }
+    for warning in warnings {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
+    done
 }
 
-/// What is wrong with the gate of a repository, as far as pushes would not even come to it.
-pub(crate) fn flaws(repository: &Repository) -> Result<Vec<String>, Failure> {
-    let hook = hook_path(repository)?;
-    let mut flaws = Vec::new();
-    let mend = "mend it with  git-fence-hook install";
-    match existing_hook(&hook)? {
-        Existing::None => flaws.push(format!("there is no hook '{}': no push is checked; {mend}", hook.display())),
-        Existing::Ours(_) if !is_executable(&hook) => {
-            flaws.push(format!("the hook '{}' is not executable: no push is checked; {mend}", hook.display()));
+/// Everything that is to be done in one repository, found out without changing anything.
+struct Job {
+    repository: Repository,
+    site: Site,
+    fence_dir: FenceDir,
+    log: LogIs,
+    wishes: Vec<Wish>,
+    raises: Vec<Raise>,
+    content: Vec<u8>,
+    found: Found,
+    warnings: Vec<String>,
+}
+
+impl Job {
+    fn look(dir: &Path, asked: &Asked, environment: &Environment) -> Result<Job, Failure> {
+        let repository = Repository::find(dir, environment)?;
+        git::trusts(&repository)?;
+        let wishes = asked.wishes();
+        // Settings that do not parse would refuse every push: say so now.
+        let settings = settings::read(&with(&wishes, &repository)?)?;
+        let site = Site::of(&repository, asked.layout)?;
+        if let Some(objection) = site.objection()? {
+            return Err(objection);
         }
-        Existing::Ours(_) => {}
-        Existing::Others => flaws.push(format!(
-            "the hook '{}' is not the gate's own: pushes are checked only if it calls  git-fence-hook pre-receive",
-            hook.display()
-        )),
+        let fence_dir = FenceDir::at(repository.fence_dir());
+        let log = LogIs::at(&fence_dir)?;
+        let (mut raises, unreadable) = takeover::read(&repository, &settings)?;
+        raises.retain(|raise| !raise.is_done(log.state()));
+        let mut warnings = Vec::new();
+        warnings
+            .extend(unreadable.iter().map(|lease| format!("'{lease}' names no token, so no mark is taken from it")));
+        warnings.extend(shared_hooks(&repository, &site));
+        let found = Found::at(&site.hook())?;
+        Ok(Job { content: hook_file::content()?, repository, site, fence_dir, log, wishes, raises, found, warnings })
     }
-    if repository.setting("receive.advertisePushOptions").as_deref() != Some("true") {
-        flaws.push(format!("push options are not advertised: only trailers carry tokens; {mend}"));
+
+    fn hook_is_there(&self) -> bool {
+        matches!(&self.found, Found::Ours(old) if *old == self.content) && is_executable(&self.site.hook())
     }
-    Ok(flaws)
-}
 
-fn is_executable(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
-}
-
-enum Existing {
-    None,
-    Ours(Vec<u8>),
-    Others,
-}
-
-fn existing_hook(hook: &Path) -> Result<Existing, Failure> {
-    match fs::symlink_metadata(hook) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Existing::None),
-        Err(e) => return Err(Failure::io("read", hook)(e)),
-        Ok(found) if !found.is_file() => return Ok(Existing::Others),
-        Ok(_) => {}
+    /// What is there and what is not, a line each.
+    fn lines(&self, done: &str) -> Vec<String> {
+        let word = |was_there: bool| if was_there { "already there" } else { done };
+        let mut lines = vec![format!("log           {}  {}", self.fence_dir.log().display(), self.log.word(done))];
+        for wish in &self.wishes {
+            let what = if wish.key.starts_with("fence.") { "setting" } else { "push options" };
+            let is_there = word(wish.is_fulfilled(&self.repository));
+            lines.push(format!("{what:<12}  {} = {}  {is_there}", wish.key, wish.value));
+        }
+        for Raise { fence, mark, lease } in &self.raises {
+            lines.push(format!("mark          of fence '{fence}' at least {mark}, from '{lease}'  {done}"));
+        }
+        if self.found == Found::Others {
+            let kept = kept_hook::place_of(&self.site.hook());
+            lines.push(format!("kept          {}  runs first  {done}", kept.display()));
+        }
+        lines.push(format!("hook          {}  {}", self.site.hook().display(), word(self.hook_is_there())));
+        lines
     }
-    let content = fs::read(hook).map_err(Failure::io("read", hook))?;
-    let is_ours = content.split(|b| *b == b'\n').any(|line| line == OURS.as_bytes());
-    Ok(if is_ours { Existing::Ours(content) } else { Existing::Others })
-}
 
-/// Where git looks for the hook: `core.hooksPath` counts, and a relative one from where hooks run.
-fn hook_path(repository: &Repository) -> Result<PathBuf, Failure> {
-    let asked = git(&repository.git_dir, &["rev-parse", "--path-format=absolute", "--git-path", "hooks"])?;
-    let path = asked.strip_suffix(b"\n").unwrap_or(&asked);
-    Ok(Path::new(std::ffi::OsStr::from_bytes(path)).join("pre-receive"))
-}
-
-/// The hook is a script whose interpreter is this program: no shell in between, and if the program
-/// is ever gone, git cannot start the hook and refuses the push. A symbolic link would then dangle,
-/// and git would take that for "no hook" and let everything through.
-fn hook_content() -> Result<Vec<u8>, Failure> {
-    let program = std::env::current_exe().map_err(Failure::io("find", "this program"))?;
-    let path = program.as_os_str().as_bytes();
-    let explanation = format!(
-        "{OURS}\n# Written by 'git-fence-hook install'. Every push to guarded refs passes through it.\n\
-         # Do not edit; settings are in git's configuration, under fence.*\n"
-    );
-    let fits = path.len() + " pre-receive".len() < LONGEST_SHEBANG && !path.iter().any(u8::is_ascii_whitespace);
-    let first = if fits {
-        [b"#!", path, b" pre-receive\n"].concat()
-    } else {
-        [b"#!/bin/sh\nexec ", &shell_quoted(path)[..], b" pre-receive\n"].concat()
-    };
-    Ok([&first[..], explanation.as_bytes()].concat())
-}
-
-fn shell_quoted(path: &[u8]) -> Vec<u8> {
-    let inner: Vec<u8> = path.iter().flat_map(|b| if *b == b'\'' { b"'\\''".to_vec() } else { vec![*b] }).collect();
-    [b"'", &inner[..], b"'"].concat()
-}
-
-/// Written beside and renamed into place, executable from its first moment.
-fn write_hook(hook: &Path, content: &[u8]) -> Result<(), Failure> {
-    let dir = hook.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir).map_err(Failure::io("make", dir))?;
-    let new = hook.with_file_name("pre-receive.git-fence-new");
-    fs::write(&new, content).map_err(Failure::io("write", &new))?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).map_err(Failure::io("make executable", &new))?;
-    fs::rename(&new, hook).map_err(Failure::io("write", hook))
-}
-
-fn configure(git_dir: &Path, key: &str, value: &str) -> Result<(), Failure> {
-    git(git_dir, &["config", key, value]).map(|_| ())
-}
-
-fn git(git_dir: &Path, args: &[&str]) -> Result<Vec<u8>, Failure> {
-    let failed = |why: String| Failure::Git { doing: args.join(" "), why };
-    // In the directory where receive-pack runs hooks: a relative core.hooksPath counts from there.
-    let ran = Command::new("git").arg("--git-dir=.").args(args).current_dir(git_dir).output();
-    let ran = ran.map_err(|e| failed(e.to_string()))?;
-    if !ran.status.success() {
-        return Err(failed(git_fence_core::text::one_line(&ran.stderr, 200)));
+    /// What is to be changed, in a word each.
+    fn changes(&self) -> Vec<String> {
+        let settings = self.wishes.iter().filter(|wish| !wish.is_fulfilled(&self.repository));
+        let log = (!self.log.is_whole()).then_some("log");
+        let mark = (!self.raises.is_empty()).then_some("mark");
+        let hook = (!self.hook_is_there()).then_some("hook");
+        let changes = log.into_iter().chain(settings.map(|wish| wish.key.as_str())).chain(mark).chain(hook);
+        changes.map(str::to_owned).collect()
     }
-    Ok(ran.stdout)
+
+    /// The log first: a hook without its log refuses every push, a log without its hook refuses none.
+    /// The hook last, by one rename. Whatever fails before that is as if it had never been tried.
+    fn carry_out(self) -> Result<(), Failure> {
+        let hook = self.site.hook();
+        let staged = if self.hook_is_there() { None } else { Some(Staged::beside(&hook, &self.content)?) };
+        let mut undo = Undo::of(&self.repository, &self.fence_dir);
+        let damage = install_log::begin_or_mend(&self.fence_dir, self.log, self.raises)?;
+        for wish in self.wishes.into_iter().filter(|wish| !wish.is_fulfilled(&self.repository)) {
+            undo.changes.push(wish.fulfil(&self.repository)?);
+        }
+        undo.write_down()?;
+        let keeping = if self.found == Found::Others { Some(kept_hook::keep(&hook)?) } else { None };
+        if let Some(staged) = staged {
+            staged.put_in_place()?;
+        }
+        if let Some(keeping) = keeping {
+            keeping.for_good();
+        }
+        undo.forget();
+        // A damaged log closes the gate, and that is better than no hook. It must be said all the same.
+        damage.map_or(Ok(()), |damage| Err(damage.into()))
+    }
+}
+
+/// The configuration as it will be.
+fn with(wishes: &[Wish], repository: &Repository) -> Result<gix::config::File, Failure> {
+    let mut config = repository.config.clone();
+    for wish in wishes.iter().filter(|wish| !wish.is_fulfilled(repository)) {
+        let (section, rest) = wish.key.split_once('.').unwrap_or((&wish.key, ""));
+        let (subsection, name) = rest.rsplit_once('.').map_or((None, rest), |(sub, name)| (Some(sub), name));
+        let added = config.new_section(section, subsection.map(BString::from)).and_then(|mut section| {
+            section.push(name, Some(wish.value.as_str().into()))?;
+            Ok(())
+        });
+        added.map_err(|e| Failure::Other {
+            what: format!("'{}' cannot be a setting: {e}", wish.key),
+            hint: "a fence's name is made of a-z, 0-9, '.', '_' and '-'".to_owned(),
+        })?;
+    }
+    Ok(config)
+}
+
+/// Every repository that shares the directory gets the hook, and is closed until it has a log.
+fn shared_hooks(repository: &Repository, site: &Site) -> Option<String> {
+    let scope = git::scope_of(&repository.git_dir, "core.hooksPath")?;
+    matches!(scope.as_str(), "global" | "system").then(|| {
+        format!(
+            "core.hooksPath is set for all repositories ({scope}): each that uses '{}' is closed until it is installed there too",
+            site.hooks().display()
+        )
+    })
+}
+
+/// Takes back what was done so far, unless all of it was.
+struct Undo<'a> {
+    repository: &'a Repository,
+    fence_dir: &'a FenceDir,
+    fence_was_there: bool,
+    changes: Vec<Change>,
+    is_over: bool,
+}
+
+impl<'a> Undo<'a> {
+    fn of(repository: &'a Repository, fence_dir: &'a FenceDir) -> Undo<'a> {
+        let fence_was_there = fence_dir.path().exists();
+        Undo { repository, fence_dir, fence_was_there, changes: Vec::new(), is_over: false }
+    }
+
+    /// For `uninstall`.
+    fn write_down(&self) -> Result<(), Failure> {
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let mut all = read_changes(self.fence_dir)?;
+        all.extend(self.changes.iter().cloned());
+        let path = self.fence_dir.changes();
+        let bytes = serde_json::to_vec_pretty(&all).unwrap_or_default();
+        self.fence_dir.replace(&path, &bytes, false).map_err(Failure::io("write", path))
+    }
+
+    fn forget(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        for change in self.changes.iter().rev() {
+            let _ = change.undo(self.repository);
+        }
+        if !self.fence_was_there {
+            let _ = fs::remove_dir_all(self.fence_dir.path());
+        }
+    }
 }

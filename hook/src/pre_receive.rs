@@ -4,6 +4,7 @@ use crate::{
     clock::Patience,
     files::FenceDir,
     gate::Gate,
+    kept_hook::{self, Word},
     plan::{Guarded, unreadable},
     process,
     record::{GRACE, Record},
@@ -16,16 +17,31 @@ use crate::{
 };
 use git_fence_core::{Claim, Mode, Offer, Push, PushError, ReceivePack, Reject, Rules, Settings, Source};
 use std::{
+    ffi::OsString,
     io::{self, Read},
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-/// Runs as `pre-receive`: exit code 0 lets the push through.
-pub(crate) fn run(environment: &Environment) -> ExitCode {
-    match judge(environment, Instant::now()) {
+/// Runs as `pre-receive`: exit code 0 lets the push through. `args` is what the kernel and git add:
+/// the file of this hook, and what it was called with.
+pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
+    let mut input = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut input);
+    let before = match args.split_first() {
+        Some((own_file, args)) => kept_hook::run(Path::new(own_file), args, &input),
+        None => Ok(Word::GoOn),
+    };
+    let judged = match before {
+        // It has said why.
+        Ok(Word::Refused(code)) => return ExitCode::from(code),
+        // How long the other hook took is its own affair: the clock of this push starts here.
+        Ok(Word::GoOn) => judge(read_push(&input, read), environment, Instant::now()),
+        Err(reject) => Err(reject.into()),
+    };
+    match judged {
         Ok(()) => ExitCode::SUCCESS,
         Err(refusal) => {
             voice::refused(&refusal);
@@ -34,14 +50,13 @@ pub(crate) fn run(environment: &Environment) -> ExitCode {
     }
 }
 
-/// Environment and standard input → push → the part that is guarded → tokens → the gate.
-fn judge(environment: &Environment, start: Instant) -> Result<(), Refusal> {
+/// Push and environment → the part that is guarded → tokens → the gate.
+fn judge(input: Result<Push, PushError>, environment: &Environment, start: Instant) -> Result<(), Refusal> {
     let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
     let receive_pack = process::receive_packs_above().next();
     let git = receive_pack.as_ref().and_then(process::program_of);
     let repository = Repository::open(&git_dir, git.as_deref(), environment).map_err(|e| cannot_open(&e))?;
     let here = process::here().map_err(|e| no_place(&e))?;
-    let input = read_push();
     let push = input.as_ref().map_or_else(|_| Push::default(), Clone::clone);
     let record = |wait: Duration, enforces: bool| Record {
         dir: FenceDir::at(repository.fence_dir()),
@@ -118,11 +133,9 @@ fn overrule(refusal: &Refusal) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn read_push() -> Result<Push, PushError> {
-    let mut input = Vec::new();
-    // A read that fails is an input that ends too soon.
-    let read = io::stdin().lock().read_to_end(&mut input);
-    let push = Push::parse(&input)?;
+/// A read that fails is an input that ends too soon.
+fn read_push(input: &[u8], read: io::Result<usize>) -> Result<Push, PushError> {
+    let push = Push::parse(input)?;
     read.map(|_| push).map_err(|_| PushError::Truncated(1))
 }
 

@@ -5,7 +5,6 @@
 //! it is the log all the same, and why. That is on record, and newer tokens may be forgotten by it.
 
 use crate::{
-    checkpoint::CheckpointFile,
     failure::Failure,
     files::FenceDir,
     history,
@@ -102,23 +101,18 @@ fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Failu
 /// What there is to put right, without changing anything.
 fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
-    let witness = Witness::look_up(dir);
     if !dir.mutex().exists() {
         findings.push(Finding::NoMutex);
     }
-    let start = match CheckpointFile::read(dir)? {
-        CheckpointFile::Good(checkpoint) => Start::Checkpoint(Box::new(checkpoint)),
-        CheckpointFile::Missing => Start::Beginning,
-        CheckpointFile::Damaged => {
-            findings.push(Finding::DamagedCheckpoint);
-            Start::Beginning
-        }
-    };
+    let witness = Witness::look_up(dir);
     let witness = witness.as_ref().map(|witness| (witness, boot));
-    let log = history::open(dir)?;
-    // All of it, and not from the checkpoint on: what a push would not notice is repaired too.
-    let read = Journal::read(&log, &dir.log(), start, witness, |_| {})
-        .and_then(|_| Journal::read(&log, &dir.log(), Start::Beginning, witness, |_| {}));
+    // As a push reads it, and then all of it: what a push would not notice is repaired too.
+    let read = history::current(dir, boot).and_then(|current| {
+        if current.checkpoint_is_damaged {
+            findings.push(Finding::DamagedCheckpoint);
+        }
+        Journal::read(&history::open(dir)?, &dir.log(), Start::Beginning, witness, |_| {})
+    });
     match read {
         Ok(journal) => {
             if !journal.torn.is_empty() {

@@ -3,7 +3,7 @@
 use crate::{
     failure::Failure,
     files::FenceDir,
-    history, install, process,
+    gate_checks, history, process,
     repository::Repository,
     settings::{self, Made},
     slot::{self, Fate, Lookout},
@@ -93,7 +93,7 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
         repository: repository.common_dir.display().to_string(),
         fences: fences.collect(),
         settings: settings::made(&repository.config),
-        flaws: install::flaws(repository)?,
+        flaws: gate_checks::flaws(repository)?,
     })
 }
 

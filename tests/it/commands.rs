@@ -1,34 +1,12 @@
 //! What people run: install, status, audit.
 
-use crate::support::{World, any_git, gits, story, text};
+use crate::support::{World, any_git, gits, story, text, tree};
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
 };
-
-fn tree(dir: &Path) -> Vec<(String, u32, Vec<u8>)> {
-    let mut found = Vec::new();
-    let mut open = vec![dir.to_owned()];
-    while let Some(dir) = open.pop() {
-        for entry in fs::read_dir(&dir).unwrap() {
-            let path = entry.unwrap().path();
-            let kind = fs::symlink_metadata(&path).unwrap();
-            if kind.is_dir() {
-                open.push(path);
-            } else {
-                found.push((
-                    path.display().to_string(),
-                    kind.permissions().mode(),
-                    fs::read(&path).unwrap_or_default(),
-                ));
-            }
-        }
-    }
-    found.sort();
-    found
-}
 
 #[test]
 fn installing_twice_changes_nothing_the_second_time() {
@@ -65,28 +43,6 @@ fn a_gate_that_no_push_comes_to_is_seen_in_status_and_mended_by_install() {
     assert!(flaws()[0].as_str().unwrap().contains("push options"));
     world.ok(world.hook_program().arg("install").arg(world.server()));
     world.push(&["HEAD:refs/heads/main"], &[]).assert_refused("FENCE-MISSING");
-}
-
-#[test]
-fn another_hook_is_never_overwritten() {
-    let world = World::bare(&any_git(), &[]);
-    let before = tree(&world.server());
-    let hook = world.hook("pre-receive");
-    let refused = |why: &str| {
-        let ran = world.hook_program().arg("install").arg(world.server()).output().unwrap();
-        assert!(!ran.status.success(), "{why}");
-        assert!(text(&ran.stderr).contains("another pre-receive hook"), "{}", text(&ran.stderr));
-    };
-    world.write_hook("pre-receive", "exit 0");
-    refused("a script");
-    fs::remove_file(&hook).unwrap();
-    symlink("/bin/true", &hook).unwrap();
-    refused("a link");
-    fs::remove_file(&hook).unwrap();
-    fs::create_dir(&hook).unwrap();
-    refused("a directory");
-    fs::remove_dir(&hook).unwrap();
-    assert!(tree(&world.server()) == before, "nothing half-installed");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod audit;
 mod commands;
 mod faults;
 mod hostile;
+mod install;
 mod mend;
 mod modes;
 mod places;

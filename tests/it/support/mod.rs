@@ -416,6 +416,36 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Everything below a directory: names, modes, and what files hold and links say.
+pub(crate) fn tree(dir: &Path) -> Vec<(String, u32, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = fs::symlink_metadata(&path).unwrap();
+            let content = match fs::read_link(&path) {
+                Ok(target) => target.into_os_string().into_encoded_bytes(),
+                Err(_) => fs::read(&path).unwrap_or_default(),
+            };
+            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            found.push((name, kind.permissions().mode(), content));
+            if kind.is_dir() {
+                open.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The same, without what lies below `without`.
+pub(crate) fn tree_without(dir: &Path, without: &[&str]) -> Vec<(String, u32, Vec<u8>)> {
+    let mut found = tree(dir);
+    found.retain(|(name, ..)| !without.iter().any(|out| Path::new(name).starts_with(out)));
+    found
+}
+
 pub(crate) fn write_script(path: &Path, body: &str) {
     fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

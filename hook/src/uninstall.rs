@@ -1,0 +1,99 @@
+//! Taking the gate out of a repository again.
+
+use crate::{
+    failure::Failure,
+    files::FenceDir,
+    git::{self, Change},
+    hook_file::Found,
+    kept_hook,
+    layout::Site,
+    repository::Repository,
+    surroundings::Environment,
+    tree,
+};
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// What `uninstall` is asked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Asked {
+    /// The repository
+    #[arg(default_value = ".")]
+    repository: PathBuf,
+    /// Every repository below that directory
+    #[arg(long)]
+    recursive: bool,
+}
+
+/// `git-fence-hook uninstall`.
+pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
+    if asked.recursive {
+        return tree::each_below(&asked.repository, |dir| {
+            let lines = uninstall(dir, environment)?;
+            Ok(if lines.is_empty() { "not installed".to_owned() } else { "uninstalled".to_owned() })
+        });
+    }
+    let mut out = io::stdout().lock();
+    let lines = uninstall(&asked.repository, environment)?;
+    for line in &lines {
+        writeln!(out, "{line}")?;
+    }
+    if lines.is_empty() {
+        writeln!(out, "there is no gate in '{}'", asked.repository.display())?;
+    }
+    Ok(())
+}
+
+/// The hook first: as soon as it is gone, nothing of the rest is needed. The log stays: it is a record.
+fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failure> {
+    let repository = Repository::find(dir, environment)?;
+    git::trusts(&repository)?;
+    let site = Site::of(&repository, None)?;
+    let hook = site.hook();
+    let mut lines = Vec::new();
+    match Found::at(&hook)? {
+        // Also where somebody has removed ours: the other one is still kept.
+        Found::Ours(_) | Found::Nothing if kept_hook::give_back(&hook)? => {
+            lines.push(format!("hook      {}  is the one that was there before", hook.display()));
+        }
+        Found::Ours(_) => {
+            fs::remove_file(&hook).map_err(Failure::io("remove", &hook))?;
+            lines.push(format!("hook      {}  removed", hook.display()));
+        }
+        Found::Nothing | Found::Others | Found::NoHook => {}
+    }
+    let fence_dir = FenceDir::at(repository.fence_dir());
+    for change in read_changes(&fence_dir)?.iter().rev() {
+        if change.undo(&repository)? {
+            lines.push(format!("setting   {} = {}  taken back", change.wish.key, change.wish.value));
+        }
+    }
+    match fs::remove_file(fence_dir.changes()) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Failure::io("remove", fence_dir.changes())(e)),
+        _ => {}
+    }
+    if !lines.is_empty() && fence_dir.log().exists() {
+        lines.push(format!(
+            "log       {}  stays: it is the record, and where the fence goes on",
+            fence_dir.log().display()
+        ));
+    }
+    Ok(lines)
+}
+
+/// What installing has changed so far.
+pub(crate) fn read_changes(dir: &FenceDir) -> Result<Vec<Change>, Failure> {
+    let path = dir.changes();
+    let bytes = match fs::read(&path) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        read => read.map_err(Failure::io("read", &path))?,
+    };
+    serde_json::from_slice(&bytes).map_err(|e| Failure::Other {
+        what: format!("'{}' cannot be read: {e}", path.display()),
+        hint: "it says which settings installing has changed. Remove it, and look at  git config --local --list"
+            .to_owned(),
+    })
+}

@@ -14,7 +14,7 @@ use crate::{
     table::Row,
     terminal,
 };
-use git_fence_core::{Event, Filter, Line, Refused, Stake};
+use git_fence_core::{Event, Filter, Line, Place, Refused, Stake};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -102,26 +102,35 @@ impl Show {
 pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failure> {
     let repository = Repository::find(dir, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
-    let path = dir.log();
     let here = process::here().map_err(Failure::io("read", "/proc"))?;
-    let checkpoint = CheckpointFile::read(&dir)?;
-    let journal = history::read(&dir, &here.boot, |_| {})?;
+    let journal = check(&dir, &here)?;
+    let mut out = io::stdout().lock();
+    let lines = if journal.head.seq == 1 { "line" } else { "lines" };
+    writeln!(out, "{} {lines}, all as they were written; the last is {}", journal.head.seq, journal.head.hash)?;
+    if journal.torn.is_empty() {
+        return Ok(());
+    }
+    Err(Damage::Torn { path: dir.log(), line: journal.head.seq + 1 }.into())
+}
+
+/// Reads all of the log and whatever else speaks of it, and finds the first thing that is not as it was
+/// written. A torn last line is handed back: it is no damage.
+pub(crate) fn check(dir: &FenceDir, here: &Place) -> Result<Journal, Failure> {
+    let checkpoint = CheckpointFile::read(dir)?;
+    let journal = history::read(dir, &here.boot, |_| {})?;
     match checkpoint {
         CheckpointFile::Missing => {}
         CheckpointFile::Damaged => return Err(Damage::Checkpoint(dir.checkpoint()).into()),
         // From the checkpoint on, the log must add up to the same as from its beginning on.
         CheckpointFile::Good(checkpoint) => {
             let start = Start::Checkpoint(Box::new(checkpoint));
-            let resumed = Journal::read(&history::open(&dir)?, &path, start, None, |_| {})?;
+            let resumed = Journal::read(&history::open(dir)?, &dir.log(), start, None, |_| {})?;
             if resumed.head.seq == journal.head.seq && resumed.state != journal.state {
                 return Err(Damage::Checkpoint(dir.checkpoint()).into());
             }
         }
     }
-    let mut out = io::stdout().lock();
-    let lines = if journal.head.seq == 1 { "line" } else { "lines" };
-    writeln!(out, "{} {lines}, all as they were written; the last is {}", journal.head.seq, journal.head.hash)?;
-    if journal.torn.is_empty() { Ok(()) } else { Err(Damage::Torn { path, line: journal.head.seq + 1 }.into()) }
+    Ok(journal)
 }
 
 /// One line of the table: when, what, which token, who, and why.

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    audit,
+    audit, doctor,
     failure::Failure,
     install, mend, pre_receive, repair,
     select::AuditArgs,
@@ -31,6 +31,8 @@ enum Command {
     Install(install::Asked),
     /// Take the gate out again: the hook that was there before comes back, the log stays
     Uninstall(uninstall::Asked),
+    /// Find what makes the fence absent, weaker or jammed, and how to mend it; exit code 1 if anything does
+    Doctor(doctor::Asked),
     /// Show the marks, and the push that is in flight if there is one
     Status(Report),
     /// Show what the gate decided, oldest first
@@ -139,6 +141,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         Command::PreReceive { hook } => return pre_receive::run(&hook, environment),
         Command::Install(asked) => install::run(&asked, environment),
         Command::Uninstall(asked) => uninstall::run(&asked, environment),
+        Command::Doctor(asked) => doctor::run(&asked, environment),
         Command::Status(report) => status::run(&report.place.repository, report.json, environment),
         Command::Raise { place, fence, to, reason } => mend::raise(&place.repository, &fence, to, &reason, environment),
         Command::Lower { place, fence, to, expect, reason } => {
@@ -156,6 +159,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Err(Failure::Unsound) => ExitCode::FAILURE,
         Err(failure) => failure.report(),
     }
 }

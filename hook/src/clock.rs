@@ -19,6 +19,11 @@ pub(crate) fn time_since(time: &str) -> Duration {
     Timestamp::now().duration_since(then).try_into().unwrap_or_default()
 }
 
+/// How long ago a file was last written; nothing where that is in the future.
+pub(crate) fn age_of(file: &std::fs::Metadata) -> Duration {
+    file.modified().ok().and_then(|then| then.elapsed().ok()).unwrap_or_default()
+}
+
 /// Milliseconds since boot by the clock that counts suspend.
 pub(crate) fn uptime_ms() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -20,6 +20,9 @@ pub(crate) enum Failure {
     Git { doing: String, why: String },
     #[error("{what}")]
     Other { what: String, hint: String },
+    /// What was found has been said already.
+    #[error("not everything is as it should be")]
+    Unsound,
     /// Whoever read the output has had enough.
     #[error("the reader of the output is gone")]
     ReaderGone,

@@ -111,18 +111,20 @@ fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure
             let why = elsewhere.map_or(String::new(), |_| " (core.hooksPath says to look there)".to_owned());
             let sentence = format!("there is no hook '{shown}'{why}: no push is checked");
             let is_no_dir = site.hooks().exists() && !site.hooks().is_dir();
-            let unset = format!("{} && {mend}", config(repository, "--unset-all core.hooksPath"));
-            Some(Finding::error("hook-missing", sentence, if is_no_dir { unset } else { mend }))
+            Some(Finding::error("hook-missing", sentence, if is_no_dir { own_hooks(repository) } else { mend }))
         }
         Found::NoHook => {
             let sentence = format!("'{shown}' is neither a file nor a link: git cannot run it");
             let away = quoted(&path.with_extension("moved-away"));
             Some(Finding::error("hook-not-a-file", sentence, format!("mv {} {away} && {mend}", quoted(&path))))
         }
+        Found::Others if hook_file::calls_the_gate(&path) => {
+            let sentence =
+                format!("the hook '{shown}' is not the gate's own but calls it: whether it always does is not known");
+            Some(Finding { mend: None, ..Finding::note("hook-calls-gate", sentence, "") })
+        }
         Found::Others => {
-            let sentence = format!(
-                "the hook '{shown}' is not the gate's own: pushes are checked only if it calls  git-fence-hook pre-receive"
-            );
+            let sentence = format!("the hook '{shown}' is not the gate's own and does not call it: no push is checked");
             let kept = kept_hook::place_of(&path);
             let is_in_the_way = Found::at(&kept)? != Found::Nothing && !kept_hook::is_the_same(&path);
             let away = kept.parent().unwrap_or(&kept);
@@ -171,11 +173,17 @@ fn program(repository: &Repository, program: &Path) -> Option<Finding> {
     Some(Finding::warning("program-private", sentence, format!("chmod {bits} {}", quoted(path))))
 }
 
+/// Gives the repository hooks of its own, wherever `core.hooksPath` was set.
+fn own_hooks(repository: &Repository) -> String {
+    let own = format!("core.hooksPath {}", quoted(&repository.common_dir.join("hooks")));
+    format!("{} && {}", config(repository, &format!("--replace-all {own}")), install(repository))
+}
+
 fn hooks_path(repository: &Repository, site: &Site) -> Option<Finding> {
     let value = repository.setting("core.hooksPath")?;
     let hooks = site.hooks().display();
     let scope = git::scope_of(&repository.git_dir, "core.hooksPath")?;
-    let own = format!("{} && {}", config(repository, "core.hooksPath hooks"), install(repository));
+    let own = own_hooks(repository);
     if matches!(scope.as_str(), "global" | "system") {
         let sentence =
             format!("core.hooksPath is set for all repositories ({scope}): '{hooks}' serves every one of them");

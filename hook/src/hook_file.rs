@@ -51,6 +51,12 @@ impl Found {
     }
 }
 
+/// Whether the hook at `path`, somebody else's, calls the gate itself.
+pub(crate) fn calls_the_gate(path: &Path) -> bool {
+    let call = b"git-fence-hook pre-receive";
+    fs::read(path).is_ok_and(|content| content.windows(call.len()).any(|window| window == call))
+}
+
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

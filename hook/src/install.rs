@@ -3,7 +3,7 @@
 use crate::{
     failure::Failure,
     files::FenceDir,
-    git::{self, Change, Wish},
+    git::{self, Wish},
     hook_file::{self, Found, Staged, is_executable},
     install_log::{self, LogIs},
     kept_hook,
@@ -13,11 +13,10 @@ use crate::{
     surroundings::Environment,
     takeover::{self, Raise},
     tree,
-    uninstall::read_changes,
+    undo::Undo,
 };
 use gix::bstr::BString;
 use std::{
-    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
@@ -224,50 +223,4 @@ fn shared_hooks(repository: &Repository, site: &Site) -> Option<String> {
             site.hooks().display()
         )
     })
-}
-
-/// Takes back what was done so far, unless all of it was.
-struct Undo<'a> {
-    repository: &'a Repository,
-    fence_dir: &'a FenceDir,
-    fence_was_there: bool,
-    changes: Vec<Change>,
-    is_over: bool,
-}
-
-impl<'a> Undo<'a> {
-    fn of(repository: &'a Repository, fence_dir: &'a FenceDir) -> Undo<'a> {
-        let fence_was_there = fence_dir.path().exists();
-        Undo { repository, fence_dir, fence_was_there, changes: Vec::new(), is_over: false }
-    }
-
-    /// For `uninstall`.
-    fn write_down(&self) -> Result<(), Failure> {
-        if self.changes.is_empty() {
-            return Ok(());
-        }
-        let mut all = read_changes(self.fence_dir)?;
-        all.extend(self.changes.iter().cloned());
-        let path = self.fence_dir.changes();
-        let bytes = serde_json::to_vec_pretty(&all).unwrap_or_default();
-        self.fence_dir.replace(&path, &bytes, false).map_err(Failure::io("write", path))
-    }
-
-    fn forget(mut self) {
-        self.is_over = true;
-    }
-}
-
-impl Drop for Undo<'_> {
-    fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        for change in self.changes.iter().rev() {
-            let _ = change.undo(self.repository);
-        }
-        if !self.fence_was_there {
-            let _ = fs::remove_dir_all(self.fence_dir.path());
-        }
-    }
 }

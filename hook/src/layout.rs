@@ -3,7 +3,7 @@
 use crate::{
     failure::Failure,
     git,
-    hook_file::{Found, is_executable},
+    hook_file::{Found, calls_the_gate, is_executable},
     kept_hook,
     repository::Repository,
 };
@@ -106,6 +106,18 @@ impl Site {
         }
         if found != Found::Others {
             return Ok(None);
+        }
+        if self.layout == Layout::Dispatcher {
+            return other(
+                format!("'{shown}' is somebody else's, and nothing was changed"),
+                "give that hook another name and install again",
+            );
+        }
+        if calls_the_gate(&hook) {
+            return other(
+                format!("the hook '{shown}' calls the gate itself, and nothing was changed"),
+                "leave it so, or take that call out of it and install again: twice would be once too often",
+            );
         }
         if self.layout == Layout::Gitolite && fs::read_link(&hook).is_ok() {
             return other(

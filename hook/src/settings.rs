@@ -12,6 +12,13 @@ use jiff::SignedDuration;
 use serde::Serialize;
 use std::time::Duration;
 
+/// The settings that there are, for all fences and under the name of one. Some belong to parts that
+/// read them themselves.
+pub(crate) const FOR_EACH: [&str; 10] =
+    ["mode", "refs", "accept", "tokenless", "exempt", "wait", "evictAfter", "maxJump", "leaseMaxTtl", "allowRevoke"];
+/// The settings that there are only for all fences together.
+pub(crate) const FOR_ALL: [&str; 4] = ["receivePack", "init", "syslog", "syslog"];
+
 /// A setting that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SettingsError {

@@ -77,7 +77,7 @@ fn all_moved(plan: &[PlannedRef], repository: &Repository) -> Result<bool, RefEr
 
 /// For how long a push has certainly been under way. Other machines' clocks may be wrong, and one
 /// that is ahead must not make it look older: then only what was watched from here counts.
-fn age_of(flight: &InFlight, lookout: Lookout<'_>) -> Duration {
+pub(crate) fn age_of(flight: &InFlight, lookout: Lookout<'_>) -> Duration {
     let recorded = if lookout.here.boot == flight.place.boot {
         Duration::from_millis(clock::uptime_ms().saturating_sub(flight.place.uptime_ms))
     } else {

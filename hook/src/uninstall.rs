@@ -1,15 +1,8 @@
 //! Taking the gate out of a repository again.
 
 use crate::{
-    failure::Failure,
-    files::FenceDir,
-    git::{self, Change},
-    hook_file::Found,
-    kept_hook,
-    layout::Site,
-    repository::Repository,
-    surroundings::Environment,
-    tree,
+    failure::Failure, files::FenceDir, git, hook_file::Found, kept_hook, layout::Site, repository::Repository,
+    surroundings::Environment, tree, undo::read_changes,
 };
 use std::{
     fs,
@@ -82,18 +75,4 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failu
         ));
     }
     Ok(lines)
-}
-
-/// What installing has changed so far.
-pub(crate) fn read_changes(dir: &FenceDir) -> Result<Vec<Change>, Failure> {
-    let path = dir.changes();
-    let bytes = match fs::read(&path) {
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(Vec::new()),
-        read => read.map_err(Failure::io("read", &path))?,
-    };
-    serde_json::from_slice(&bytes).map_err(|e| Failure::Other {
-        what: format!("'{}' cannot be read: {e}", path.display()),
-        hint: "it says which settings installing has changed. Remove it, and look at  git config --local --list"
-            .to_owned(),
-    })
 }

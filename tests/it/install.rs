@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
-    process::Output,
+    process::{Command, Output},
 };
 
 fn install(world: &World, args: &[&str]) -> Output {
@@ -208,6 +208,9 @@ fn what_cannot_be_kept_is_refused_and_nothing_is_half_installed() {
     symlink("/tmp", &hook).unwrap();
     refused("is neither a file nor a link");
     fs::remove_file(&hook).unwrap();
+    // Kept, it would be a second gate.
+    world.write_hook("pre-receive", "exec /usr/local/bin/git-fence-hook pre-receive");
+    refused("calls the gate itself");
     // Somebody put another hook over ours.
     world.write_hook("pre-receive", "exit 0");
     installed(&world, &[]);
@@ -394,14 +397,14 @@ fn a_hook_of_an_older_version_is_replaced() {
 #[test]
 fn a_repository_of_somebody_else_and_a_lack_of_permission_are_said_clearly() {
     let world = World::bare(&any_git(), &[]);
-    let is_root = world.ok(std::process::Command::new("id").arg("-u")) == "0";
+    let is_root = world.ok(Command::new("id").arg("-u")) == "0";
     if !is_root {
         return;
     }
     // As a user who owns nothing here, but may look.
     fs::set_permissions(world.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     let as_nobody = |env: &[(&str, &str)]| {
-        let mut command = std::process::Command::new("setpriv");
+        let mut command = Command::new("setpriv");
         world.hermetic(&mut command);
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_git-fence-hook")]);
         command.arg("install").arg(world.server()).envs(env.iter().copied());
@@ -418,6 +421,20 @@ fn a_repository_of_somebody_else_and_a_lack_of_permission_are_said_clearly() {
     let said = as_nobody(&[&trusted[..], &[("GIT_CONFIG_GLOBAL", config.to_str().unwrap())]].concat());
     assert!(said.contains("Permission denied"), "{said}");
     assert!(tree(&world.server()) == before);
+}
+
+#[test]
+fn what_root_makes_belongs_to_the_owner_of_the_repository() {
+    let world = world_with_hook(&any_git(), "");
+    if !Command::new("chown").arg("-R").arg("65534:65534").arg(world.server()).status().unwrap().success() {
+        return; // Only root can give files away.
+    }
+    installed(&world, &["--observe"]);
+    let foreign = || world.ok(Command::new("find").arg(world.server()).args(["!", "-type", "l", "!", "-uid", "65534"]));
+    assert_eq!(foreign(), "");
+    assert!(world.hook_program().arg("doctor").arg(world.server()).status().unwrap().success());
+    uninstalled(&world);
+    assert_eq!(foreign(), "");
 }
 
 #[test]
@@ -444,7 +461,7 @@ fn two_hundred_repositories_are_installed_by_one_command_and_the_broken_ones_are
         sh(&all),
         sh(world.server())
     );
-    world.ok(std::process::Command::new("sh").args(["-c", &copy]));
+    world.ok(Command::new("sh").args(["-c", &copy]));
     world.ok(world.git(".").args(["init", "-q", "all/with-a-worktree"]));
     fs::write(all.join("team1/r1.git/config"), "[core\n").unwrap();
     fs::remove_file(all.join("team2/r2.git/HEAD")).unwrap();
@@ -477,6 +494,10 @@ fn two_hundred_repositories_are_installed_by_one_command_and_the_broken_ones_are
     let again = text(&run(&["install"]).stdout);
     assert_eq!(again.matches("  already there").count(), 198);
     assert!(tree(&all) == once);
+    let examined = text(&run(&["doctor"]).stdout);
+    assert_eq!(examined.lines().filter(|line| line.starts_with("ok ")).count(), 198, "{examined}");
+    assert_eq!(examined.lines().filter(|line| line.starts_with("error: ")).count(), 4, "{examined}");
+    assert!(tree(&all) == once, "looking changes nothing");
     let gone = text(&run(&["uninstall"]).stdout);
     assert_eq!(gone.matches("  uninstalled").count(), 198, "{gone}");
     let nothing = world.hook_program().args(["install", "--recursive"]).arg(world.path("home")).output().unwrap();

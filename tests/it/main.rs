@@ -4,6 +4,7 @@
 
 mod audit;
 mod commands;
+mod doctor;
 mod faults;
 mod hostile;
 mod install;

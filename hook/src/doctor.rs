@@ -1,0 +1,92 @@
+//! Everything that would make the fence silently absent, weaker or jammed, and how to mend it.
+
+use crate::{
+    failure::Failure,
+    fence_checks,
+    gate_checks::{self, Finding, Severity},
+    repository::Repository,
+    settings_checks,
+    surroundings::Environment,
+    tree,
+};
+use serde::Serialize;
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// What `doctor` is asked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Asked {
+    /// The repository
+    #[arg(default_value = ".")]
+    repository: PathBuf,
+    /// Every repository below that directory
+    #[arg(long)]
+    recursive: bool,
+    /// For programs: a line of JSON for each repository
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    repository: String,
+    /// Whether there is nothing worse than a note.
+    sound: bool,
+    findings: Vec<Finding>,
+}
+
+/// `git-fence-hook doctor`.
+pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut all_sound = true;
+    let dirs = if asked.recursive { tree::below(&asked.repository)? } else { vec![asked.repository.clone()] };
+    for dir in dirs {
+        let findings = match examine(&dir, environment) {
+            // One that cannot be opened is a finding among others there, and a failure by itself.
+            Err(failure) if asked.recursive => vec![Finding {
+                name: "repository-unreadable",
+                severity: Severity::Error,
+                sentence: failure.in_one_line(),
+                mend: None,
+            }],
+            examined => examined?,
+        };
+        let sound = findings.iter().all(|finding| finding.severity == Severity::Note);
+        all_sound &= sound;
+        let report = Report { repository: dir.display().to_string(), sound, findings };
+        if asked.json {
+            writeln!(out, "{}", serde_json::to_string(&report).unwrap_or_default())?;
+        } else {
+            show(&report, &mut out)?;
+        }
+    }
+    if all_sound { Ok(()) } else { Err(Failure::Unsound) }
+}
+
+/// The worst first.
+fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, Failure> {
+    let repository = Repository::find(dir, environment)?;
+    let (settings, mut findings) = settings_checks::check(&repository);
+    findings.extend(gate_checks::check(&repository)?);
+    findings.extend(fence_checks::check(&repository, &settings)?);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
+}
+
+fn show(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}  {}", if report.sound { "ok    " } else { "unsound" }, report.repository)?;
+    for Finding { name, severity, sentence, mend } in &report.findings {
+        let severity = match severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        writeln!(out, "{severity}: {name}: {sentence}")?;
+        if let Some(mend) = mend {
+            writeln!(out, "  mend: {mend}")?;
+        }
+    }
+    Ok(())
+}

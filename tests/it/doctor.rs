@@ -1,0 +1,281 @@
+//! Each kind of damage is found, named, and mended by the very command that doctor gives.
+
+use crate::support::{Git, World, any_git, fixture, gits, sh, text, tree};
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    os::unix::fs::{PermissionsExt, chown},
+    path::Path,
+    process::{Command, Output},
+    time::{Duration, SystemTime},
+};
+
+fn doctor(world: &World) -> (Output, Vec<serde_json::Value>) {
+    let ran = world.hook_program().args(["doctor", "--json"]).arg(world.server()).output().unwrap();
+    let report: serde_json::Value =
+        serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", text(&ran.stderr)));
+    let findings = report["findings"].as_array().unwrap().clone();
+    let worst = findings.iter().any(|finding| finding["severity"] != "note");
+    assert_eq!(ran.status.code(), Some(i32::from(worst)), "{report}");
+    assert_eq!(report["sound"], !worst);
+    (ran, findings)
+}
+
+#[track_caller]
+fn assert_clean(world: &World) {
+    let (_, findings) = doctor(world);
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
+/// Runs a command through a shell that finds `git-fence-hook` where an operator's would.
+#[track_caller]
+fn run_in_shell(world: &World, command: &str) {
+    let mut shell = Command::new("sh");
+    world.hermetic(&mut shell);
+    let program = Path::new(env!("CARGO_BIN_EXE_git-fence-hook")).parent().unwrap();
+    let path = shell.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap().to_owned();
+    shell.env("PATH", [program.as_os_str(), &path].join(&OsString::from(":"))).current_dir("/");
+    world.ok(shell.args(["-ec", command]));
+}
+
+/// The finding of that name is there, and the command it gives leaves nothing to be found.
+#[track_caller]
+fn assert_found_and_mended(world: &World, name: &str, severity: &str) {
+    let (_, findings) = doctor(world);
+    let Some(finding) = findings.iter().find(|finding| finding["name"] == name) else {
+        panic!("{name} is not among {findings:#?}");
+    };
+    assert_eq!(finding["severity"], severity, "{finding:#}");
+    assert!(finding["sentence"].as_str().unwrap().len() > 20, "{finding:#}");
+    let prose = world.hook_program().arg("doctor").arg(world.server()).output().unwrap();
+    let prose = text(&prose.stdout);
+    assert!(prose.contains(&format!("{severity}: {name}: {}", finding["sentence"].as_str().unwrap())), "{prose}");
+    let mend = finding["mend"].as_str().unwrap_or_else(|| panic!("{finding:#}"));
+    assert!(prose.contains(&format!("\n  mend: {mend}\n")), "{prose}");
+    run_in_shell(world, mend);
+    let (_, left) = doctor(world);
+    assert!(left.iter().all(|finding| finding["name"] != name), "{mend}\n{left:#?}");
+    assert!(left.is_empty(), "{mend}\n{left:#?}");
+}
+
+/// Lets `damage` loose on a server that has been pushed to.
+#[track_caller]
+fn found_and_mended_by(git: &Git, name: &str, severity: &str, damage: impl FnOnce(&World)) {
+    let world = World::new(git);
+    world.push_token("main", "5").assert_landed();
+    assert_clean(&world);
+    damage(&world);
+    let before = tree(&world.server());
+    doctor(&world);
+    assert!(tree(&world.server()) == before, "looking changes nothing");
+    assert_found_and_mended(&world, name, severity);
+    world.push_token("main", "6").assert_landed();
+    world.push(&["HEAD:refs/heads/unchecked"], &[]).assert_refused("FENCE-MISSING");
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_gate_that_pushes_do_not_come_to_is_found_and_mended() {
+    for git in gits() {
+        let mended = |name: &str, damage: &dyn Fn(&World)| found_and_mended_by(&git, name, "error", damage);
+        mended("hook-missing", &|world| fs::remove_file(world.hook("pre-receive")).unwrap());
+        mended("hook-not-executable", &|world| mode(&world.hook("pre-receive"), 0o644));
+        mended("hook-not-ours", &|world| world.write_hook("pre-receive", "exit 0"));
+        mended("hook-not-ours", &|world| {
+            fs::create_dir(world.hook("kept-by-git-fence")).unwrap();
+            world.write_hook("kept-by-git-fence/pre-receive", "exit 1");
+            world.write_hook("pre-receive", "exit 0");
+        });
+        mended("hook-not-a-file", &|world| {
+            fs::remove_file(world.hook("pre-receive")).unwrap();
+            fs::create_dir(world.hook("pre-receive")).unwrap();
+        });
+        mended("program-missing", &|world| {
+            let gone = "#!/no/such/git-fence-hook pre-receive\n# git-fence: the gate of this repository\n";
+            fs::write(world.hook("pre-receive"), gone).unwrap();
+        });
+        mended("hook-missing", &|world| world.configure("core.hooksPath", world.path("other hooks").to_str().unwrap()));
+        mended("hook-missing", &|world| world.configure("core.hooksPath", "/dev/null"));
+        mended("hook-disabled", &|world| world.configure("hook.pre-receive.enabled", "false"));
+        mended("installed-twice", &|world| {
+            fs::create_dir(world.hook("pre-receive.d")).unwrap();
+            fs::copy(world.hook("pre-receive"), world.hook("pre-receive.d/zz-git-fence")).unwrap();
+        });
+        found_and_mended_by(&git, "push-options-off", "warning", |world| {
+            world.ok(world.git("server.git").args(["config", "receive.advertisePushOptions", "false"]));
+        });
+    }
+}
+
+#[test]
+fn a_fence_whose_files_are_damaged_is_found_and_mended() {
+    for git in gits() {
+        let mended =
+            |name: &str, severity: &str, damage: &dyn Fn(&World)| found_and_mended_by(&git, name, severity, damage);
+        let log = |world: &World| world.fence_file("audit.jsonl");
+        mended("fence-not-writable", "error", &|world| mode(&log(world), 0o444));
+        mended("log-missing", "error", &|world| fs::remove_dir_all(world.fence_file("")).unwrap());
+        mended("log-lost", "error", &|world| fs::remove_file(log(world)).unwrap());
+        mended("log-cut", "error", &|world| {
+            let lines = fs::read_to_string(log(world)).unwrap();
+            fs::write(log(world), lines.lines().next().unwrap().to_owned() + "\n").unwrap();
+        });
+        mended("log-damaged", "error", &|world| {
+            let lines = fs::read_to_string(log(world)).unwrap();
+            fs::write(log(world), lines.replacen("log.begun", "log.bogus", 1)).unwrap();
+        });
+        mended("log-damaged", "error", &|world| fs::write(log(world), "").unwrap());
+        mended("log-torn", "warning", &|world| {
+            let lines = fs::read_to_string(log(world)).unwrap();
+            fs::write(log(world), lines + "{\"seq\":").unwrap();
+        });
+        mended("checkpoint-damaged", "warning", &|world| fs::write(world.fence_file("state.json"), "{}").unwrap());
+    }
+}
+
+#[test]
+fn files_of_somebody_else_are_found_and_given_back() {
+    let world = World::new(&any_git());
+    if chown(world.fence_file("audit.jsonl"), Some(65534), Some(65534)).is_err() {
+        return; // Only root can give files away.
+    }
+    assert_found_and_mended(&world, "fence-foreign-owner", "error");
+}
+
+#[test]
+fn locks_that_a_killed_git_left_are_found_and_those_in_use_are_not() {
+    for git in gits() {
+        for lock in ["refs/heads/main.lock", "refs/heads/a/b.lock", "packed-refs.lock", "reftable/tables.list.lock"] {
+            found_and_mended_by(&git, "lock-left", "error", |world| {
+                let path = world.server().join(lock);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let file = File::create(&path).unwrap();
+                assert_clean(world);
+                file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)).unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn settings_that_do_not_mean_what_they_say_are_found_and_mended() {
+    for git in gits() {
+        let mended = |name: &str, severity: &str, key: &str, value: &str| {
+            found_and_mended_by(&git, name, severity, |world| world.configure(key, value));
+        };
+        mended("setting-unreadable", "error", "fence.mode", "of");
+        mended("setting-unreadable", "error", "fence.deploy.wait", "2m");
+        mended("setting-unreadable", "error", "fence.De ploy.refs", "refs/heads/x");
+        mended("setting-unknown", "warning", "fence.mod", "observe");
+        mended("setting-unknown", "warning", "fence.repo.receivePack", "none");
+        mended("bounded-form", "warning", "fence.receivePack", "none");
+        mended("proc-receive", "warning", "receive.procReceiveRefs", "refs/heads");
+    }
+    let world = World::new(&any_git());
+    world.configure("fence.tokenles", "allow");
+    let (_, findings) = doctor(&world);
+    assert_eq!(findings[0]["sentence"], "fence.tokenles has no effect: is tokenless meant?");
+    world.ok(world.git("server.git").args(["config", "--unset", "fence.tokenles"]));
+    world.configure("receive.procReceiveRefs", "refs/for");
+    assert_clean(&world);
+}
+
+#[test]
+fn what_is_only_worth_knowing_is_a_note_and_no_failure() {
+    let world = World::new(&any_git());
+    world.configure("fence.mode", "observe");
+    world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+    world.configure("fence.deploy.mode", "off");
+    let (ran, findings) = doctor(&world);
+    assert!(ran.status.success());
+    let names: Vec<_> = findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["mode-off", "mode-observe"]);
+    for finding in &findings {
+        run_in_shell(&world, finding["mend"].as_str().unwrap());
+    }
+    assert_clean(&world);
+    world.configure("core.hooksPath", "hooks");
+    let (_, findings) = doctor(&world);
+    assert_eq!(findings[0]["name"], "hooks-path-relative");
+    run_in_shell(&world, findings[0]["mend"].as_str().unwrap());
+    assert_clean(&world);
+    world.write_hook("pre-receive", "exec git-fence-hook pre-receive");
+    assert_eq!(doctor(&world).1[0]["name"], "hook-calls-gate");
+}
+
+#[test]
+fn a_push_that_stalls_for_longer_than_others_wait_is_found_and_ended() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.push_token("main", "5").assert_landed();
+        world.stall_update_of("t6");
+        let _go = world.go_in_the_end();
+        let six = world.start_push("t6", "6");
+        let pid = world.pid_in("stalled");
+        assert_clean(&world);
+        world.configure("fence.wait", "1ms");
+        let (_, findings) = doctor(&world);
+        assert_eq!(findings[0]["name"], "push-stalled", "{findings:#?}");
+        assert!(findings[0]["sentence"].as_str().unwrap().contains(&format!("process {pid}")));
+        run_in_shell(&world, findings[0]["mend"].as_str().unwrap());
+        assert!(!six.wait().ok);
+        crate::support::wait_until("the receive-pack is gone", || doctor(&world).1.is_empty());
+        world.ok(world.git("server.git").args(["config", "--unset", "fence.wait"]));
+        world.push_token("main", "6").assert_landed();
+    }
+}
+
+#[test]
+fn a_program_that_not_everybody_may_run_is_found_where_others_push() {
+    let world = World::bare(&any_git(), &[]);
+    fs::create_dir(world.path("bin")).unwrap();
+    let program = world.path("bin/git-fence-hook");
+    fs::copy(env!("CARGO_BIN_EXE_git-fence-hook"), &program).unwrap();
+    let mut install = Command::new(&program);
+    world.hermetic(&mut install);
+    world.ok(install.arg("install").arg(world.server()));
+    mode(&world.path("."), 0o700);
+    assert_clean(&world);
+    world.configure("core.sharedRepository", "group");
+    assert_found_and_mended(&world, "program-private", "warning");
+    mode(&program, 0o750);
+    assert_found_and_mended(&world, "program-private", "warning");
+}
+
+#[test]
+fn behind_a_dispatcher_both_hooks_are_looked_at() {
+    let world = World::bare(&any_git(), &[]);
+    fs::create_dir(world.hook("pre-receive.d")).unwrap();
+    fs::copy(fixture("dispatcher.sh"), world.hook("pre-receive")).unwrap();
+    assert_found_and_mended(&world, "hook-missing", "error");
+    world.push_token("main", "1").assert_landed();
+    mode(&world.hook("pre-receive"), 0o644);
+    assert_found_and_mended(&world, "dispatcher-not-executable", "error");
+    mode(&world.hook("pre-receive.d/zz-git-fence"), 0o644);
+    assert_found_and_mended(&world, "hook-not-executable", "error");
+}
+
+#[test]
+fn a_repository_that_cannot_be_opened_is_a_finding_in_a_tree_and_a_failure_alone() {
+    let world = World::new(&any_git());
+    world.ok(Command::new("sh").args([
+        "-c",
+        &format!(
+            "mkdir {0} && cp -r {1} {0}/good.git && cp -r {1} {0}/bad.git",
+            sh(world.path("all")),
+            sh(world.server())
+        ),
+    ]));
+    fs::write(world.path("all/bad.git/config"), "[core\n").unwrap();
+    let ran = world.hook_program().args(["doctor", "--recursive", "--json"]).arg(world.path("all")).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    let said = text(&ran.stdout);
+    let reports: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&reports[0]["sound"], &reports[1]["sound"]), (&false.into(), &true.into()), "{said}");
+    assert_eq!(reports[0]["findings"][0]["name"], "repository-unreadable");
+    let alone = world.hook_program().arg("doctor").arg(world.path("all/bad.git")).output().unwrap();
+    assert!(alone.status.code() == Some(1) && text(&alone.stderr).starts_with("error: "), "{}", text(&alone.stderr));
+}

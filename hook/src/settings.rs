@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) const FOR_EACH: [&str; 10] =
     ["mode", "refs", "accept", "tokenless", "exempt", "wait", "evictAfter", "maxJump", "leaseMaxTtl", "allowRevoke"];
 /// The settings that there are only for all fences together.
-pub(crate) const FOR_ALL: [&str; 4] = ["receivePack", "init", "syslog", "syslog"];
+pub(crate) const FOR_ALL: [&str; 3] = ["receivePack", "init", "syslog"];
 
 /// A setting that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,6 +10,7 @@ mod hostile;
 mod install;
 mod mend;
 mod modes;
+mod operations;
 mod places;
 mod spent;
 mod state;

@@ -128,8 +128,8 @@ fn in_flight(
             Some(receive_pack) if !slot::is_bounded(flight, here) => (age > bound).then(|| {
                 let pid = receive_pack.pid;
                 let sentence = format!("{who}, is still moving its refs, for longer than fence.wait: others are refused. Its receive-pack is process {pid}");
-                // As `ask_to_end` does: never SIGKILL, and a stopped one must hear it.
-                Finding::error("push-stalled", sentence, format!("kill -s TERM {pid} && kill -s CONT {pid}"))
+                // As `ask_to_end` does: never SIGKILL, and a stopped one must hear it. Others are gone by then.
+                Finding::error("push-stalled", sentence, format!("kill -s TERM {pid} && {{ kill -s CONT {pid} 2>/dev/null || :; }}"))
             }),
             _ => {
                 let (name, severity) = ("push-out-of-sight", Severity::Warning);

@@ -1,6 +1,6 @@
 //! Each kind of damage is found, named, and mended by the very command that doctor gives.
 
-use crate::support::{Git, World, any_git, fixture, gits, sh, text, tree};
+use crate::support::{Git, World, any_git, copy_program, fixture, gits, sh, text, tree};
 use std::{
     ffi::OsString,
     fs::{self, File},
@@ -233,7 +233,7 @@ fn a_program_that_not_everybody_may_run_is_found_where_others_push() {
     let world = World::bare(&any_git(), &[]);
     fs::create_dir(world.path("bin")).unwrap();
     let program = world.path("bin/git-fence-hook");
-    fs::copy(env!("CARGO_BIN_EXE_git-fence-hook"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_git-fence-hook"), &program);
     let mut install = Command::new(&program);
     world.hermetic(&mut install);
     world.ok(install.arg("install").arg(world.server()));
@@ -249,7 +249,7 @@ fn a_program_that_not_everybody_may_run_is_found_where_others_push() {
 fn behind_a_dispatcher_both_hooks_are_looked_at() {
     let world = World::bare(&any_git(), &[]);
     fs::create_dir(world.hook("pre-receive.d")).unwrap();
-    fs::copy(fixture("dispatcher.sh"), world.hook("pre-receive")).unwrap();
+    copy_program(fixture("dispatcher.sh"), &world.hook("pre-receive"));
     assert_found_and_mended(&world, "hook-missing", "error");
     world.push_token("main", "1").assert_landed();
     mode(&world.hook("pre-receive"), 0o644);

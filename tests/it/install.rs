@@ -1,6 +1,6 @@
 //! Putting the gate in and taking it out, over whatever is there.
 
-use crate::support::{Git, Pushed, World, any_git, fixture, gits, sh, text, tree, tree_without};
+use crate::support::{Git, Pushed, World, any_git, copy_program, fixture, gits, sh, text, tree, tree_without};
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -159,7 +159,7 @@ fn links_binaries_scripts_without_a_first_line_and_dead_files_are_kept_as_they_a
         (
             "a binary",
             |_, hook| {
-                fs::copy("/bin/true", hook).unwrap();
+                copy_program("/bin/true", hook);
             },
             false,
         ),
@@ -299,7 +299,7 @@ fn behind_a_dispatcher_the_gate_is_the_last_and_the_dispatcher_is_left_alone() {
         let world = World::bare(&git, &[]);
         fs::create_dir(world.hook("pre-receive.d")).unwrap();
         world.write_hook("pre-receive.d/gitea", "echo run >>ran; cat >/dev/null");
-        fs::copy(fixture("dispatcher.sh"), world.hook("pre-receive")).unwrap();
+        copy_program(fixture("dispatcher.sh"), &world.hook("pre-receive"));
         let before = without_pushes(&world);
         installed(&world, &[]);
         let names: Vec<_> = tree(&world.hook("pre-receive.d")).into_iter().map(|(name, ..)| name).collect();

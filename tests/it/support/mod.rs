@@ -451,6 +451,13 @@ pub(crate) fn write_script(path: &Path, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Copies a program, by another process: one that is still open for writing somewhere cannot be run,
+/// and what this process has open every child of every test inherits for a moment.
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    let copied = Command::new("cp").arg(from.as_ref()).arg(to).status().unwrap();
+    assert!(copied.success());
+}
+
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
 }

@@ -73,7 +73,7 @@ pub(crate) struct Wish {
     pub(crate) many: bool,
 }
 
-/// A wish that was granted, and what stood there before.
+/// A change of a setting, and what stood there before.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Change {
     #[serde(flatten)]
@@ -102,16 +102,20 @@ impl Wish {
         }
     }
 
-    /// Makes it so in the repository's own configuration.
-    pub(crate) fn fulfil(self, repository: &Repository) -> Result<Change, Failure> {
+    /// What is to be changed for it in the repository's own configuration.
+    pub(crate) fn plan(self, repository: &Repository) -> Result<Change, Failure> {
         let before = local_values(repository, &self.key)?;
-        let how = if self.many { "--add" } else { "--replace-all" };
-        edit(repository, &[how, &self.key, &self.value])?;
         Ok(Change { wish: self, before })
     }
 }
 
 impl Change {
+    /// Makes it.
+    pub(crate) fn make(&self, repository: &Repository) -> Result<(), Failure> {
+        let Wish { key, value, many } = &self.wish;
+        edit(repository, &[if *many { "--add" } else { "--replace-all" }, key, value])
+    }
+
     /// Puts back what stood there before, unless somebody has changed it since. Says whether it did.
     pub(crate) fn undo(&self, repository: &Repository) -> Result<bool, Failure> {
         let Wish { key, value, many } = &self.wish;

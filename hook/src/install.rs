@@ -180,9 +180,13 @@ impl Job {
         let mut undo = Undo::of(&self.repository, &self.fence_dir);
         let damage = install_log::begin_or_mend(&self.fence_dir, self.log, self.raises)?;
         for wish in self.wishes.into_iter().filter(|wish| !wish.is_fulfilled(&self.repository)) {
-            undo.changes.push(wish.fulfil(&self.repository)?);
+            undo.changes.push(wish.plan(&self.repository)?);
         }
+        // Written down before they are made: whoever is killed in between can still be undone.
         undo.write_down()?;
+        for change in &undo.changes {
+            change.make(&self.repository)?;
+        }
         let keeping = if self.found == Found::Others { Some(kept_hook::keep(&hook)?) } else { None };
         if let Some(staged) = staged {
             staged.put_in_place()?;

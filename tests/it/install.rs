@@ -1,6 +1,8 @@
 //! Putting the gate in and taking it out, over whatever is there.
 
-use crate::support::{Git, Pushed, World, any_git, copy_program, fixture, gits, sh, text, tree, tree_without};
+use crate::support::{
+    Git, Pushed, World, any_git, copy_program, fixture, gits, program_exists, sh, text, tree, tree_without,
+};
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -233,6 +235,43 @@ fn whatever_fails_on_the_way_leaves_everything_as_it_was() {
     let before = tree(&world.server());
     assert!(!install(&world, &[]).status.success());
     assert!(tree(&world.server()) == before, "nothing half-installed");
+}
+
+/// Killed at the first thing it changes, at the second, and so on through all of them. (strace counts
+/// each system call by itself.)
+#[test]
+fn an_install_that_is_killed_leaves_a_hook_in_place_and_is_completed_by_the_next() {
+    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    let mut killed = 0;
+    for call in ["mkdir", "unlink", "rename", "linkat", "symlinkat,symlink", "chmod", "fchmod", "ftruncate", "write"] {
+        for at in 1.. {
+            let world = world_with_hook(&any_git(), "");
+            world.write_hook("helper", "");
+            let before = without_pushes(&world);
+            let mut install = Command::new("strace");
+            world.hermetic(&mut install);
+            install.args(["-qq", "-o", "/dev/null", "-e", &format!("inject={call}:signal=KILL:when={at}")]);
+            install.arg(env!("CARGO_BIN_EXE_git-fence-hook")).args(["install", "--observe"]).arg(world.server());
+            if install.output().unwrap().status.success() {
+                break;
+            }
+            killed += 1;
+            let when = format!("killed at {call} number {at}");
+            world.push(&["HEAD:refs/heads/main"], &[]).assert_landed();
+            assert_eq!(runs(&world), 1, "{when}: the hook that was there runs, by itself or kept");
+            installed(&world, &["--observe"]);
+            assert!(
+                world.hook_program().arg("doctor").arg(world.server()).output().unwrap().status.success(),
+                "{when}"
+            );
+            world.push(&["HEAD:refs/heads/other"], &[]).assert_landed();
+            assert_eq!(runs(&world), 2, "{when}");
+            assert_eq!(world.events("push.accepted").last().unwrap()["code"], "FENCE-MISSING", "{when}");
+            uninstalled(&world);
+            assert_eq!(without_pushes(&world), before, "{when}");
+        }
+    }
+    assert!(killed > 20, "only {killed} changes were seen: strace did not do its work");
 }
 
 #[test]

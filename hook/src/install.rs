@@ -13,10 +13,11 @@ use crate::{
     surroundings::Environment,
     takeover::{self, Raise},
     tree,
-    undo::Undo,
+    undo::{Undo, alone_in},
 };
 use gix::bstr::BString;
 use std::{
+    fs::File,
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
@@ -104,6 +105,7 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
 
 /// Everything that is to be done in one repository, found out without changing anything.
 struct Job {
+    _alone: Option<File>,
     repository: Repository,
     site: Site,
     fence_dir: FenceDir,
@@ -119,6 +121,9 @@ impl Job {
     fn look(dir: &Path, asked: &Asked, environment: &Environment) -> Result<Job, Failure> {
         let repository = Repository::find(dir, environment)?;
         git::trusts(&repository)?;
+        let alone = alone_in(&repository)?;
+        // Read again: whoever was here just now has changed it.
+        let repository = Repository::find(dir, environment)?;
         let wishes = asked.wishes();
         // Settings that do not parse would refuse every push: say so now.
         let settings = settings::read(&with(&wishes, &repository)?)?;
@@ -135,7 +140,18 @@ impl Job {
             .extend(unreadable.iter().map(|lease| format!("'{lease}' names no token, so no mark is taken from it")));
         warnings.extend(shared_hooks(&repository, &site));
         let found = Found::at(&site.hook())?;
-        Ok(Job { content: hook_file::content()?, repository, site, fence_dir, log, wishes, raises, found, warnings })
+        Ok(Job {
+            _alone: alone,
+            content: hook_file::content()?,
+            repository,
+            site,
+            fence_dir,
+            log,
+            wishes,
+            raises,
+            found,
+            warnings,
+        })
     }
 
     fn hook_is_there(&self) -> bool {

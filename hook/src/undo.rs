@@ -1,7 +1,33 @@
 //! What installing has changed besides the hook: taken back if it fails, and by `uninstall`.
 
-use crate::{failure::Failure, files::FenceDir, git::Change, repository::Repository};
-use std::{fs, io};
+use crate::{
+    clock::Patience,
+    failure::Failure,
+    files::FenceDir,
+    git::Change,
+    mutex::{LockError, wait_for_flock},
+    repository::Repository,
+};
+use std::{
+    fs::{self, File},
+    io,
+    time::{Duration, Instant},
+};
+
+/// Lets nobody else install or uninstall here for as long as the file is held: two at once would take
+/// back each other's work. The directory itself is locked, so that no file is left behind; where a file
+/// system cannot do that, there are no two at once either, as far as anybody knows.
+pub(crate) fn alone_in(repository: &Repository) -> Result<Option<File>, Failure> {
+    let Ok(dir) = File::open(&repository.common_dir) else { return Ok(None) };
+    match wait_for_flock(&dir, &Patience::of(Duration::from_secs(60), Instant::now())) {
+        Err(LockError::Held) => Err(Failure::Other {
+            what: format!("somebody else is installing in '{}'", repository.common_dir.display()),
+            hint: "try again when they are done".to_owned(),
+        }),
+        Err(LockError::Io(_)) => Ok(None),
+        Ok(()) => Ok(Some(dir)),
+    }
+}
 
 /// Takes back what was done so far, unless all of it was.
 #[must_use = "everything is taken back when this is dropped"]

@@ -1,8 +1,16 @@
 //! Taking the gate out of a repository again.
 
 use crate::{
-    failure::Failure, files::FenceDir, git, hook_file::Found, kept_hook, layout::Site, repository::Repository,
-    surroundings::Environment, tree, undo::read_changes,
+    failure::Failure,
+    files::FenceDir,
+    git,
+    hook_file::Found,
+    kept_hook,
+    layout::Site,
+    repository::Repository,
+    surroundings::Environment,
+    tree,
+    undo::{alone_in, read_changes},
 };
 use std::{
     fs,
@@ -44,6 +52,7 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
 fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failure> {
     let repository = Repository::find(dir, environment)?;
     git::trusts(&repository)?;
+    let _alone = alone_in(&repository)?;
     let site = Site::of(&repository, None)?;
     let hook = site.hook();
     let mut lines = Vec::new();

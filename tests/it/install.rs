@@ -7,7 +7,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 fn install(world: &World, args: &[&str]) -> Output {
@@ -235,6 +235,43 @@ fn whatever_fails_on_the_way_leaves_everything_as_it_was() {
     let before = tree(&world.server());
     assert!(!install(&world, &[]).status.success());
     assert!(tree(&world.server()) == before, "nothing half-installed");
+}
+
+#[test]
+fn a_kept_hook_that_takes_its_time_holds_up_nobody_else() {
+    for git in gits() {
+        let world = world_with_hook(
+            &git,
+            "read -r old new ref; [ $ref = refs/heads/slow ] || exit 0\n\
+             echo $$ >waiting.new; mv waiting.new waiting; while ! [ -e go ]; do sleep 0.02; done",
+        );
+        installed(&world, &[]);
+        let _go = world.go_in_the_end();
+        let slow = world.start_push("slow", "5");
+        world.pid_in("waiting");
+        world.push_token("main", "6").assert_landed();
+        world.go();
+        slow.wait().assert_refused("FENCE-STALE");
+    }
+}
+
+#[test]
+fn many_who_install_at_once_leave_one_whole_gate() {
+    let world = world_with_hook(&any_git(), "");
+    let start = |_| {
+        let mut command = world.hook_program();
+        command.args(["install", "--exempt", "anna"]).arg(world.server());
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let started: Vec<_> = (0..8).map(start).collect();
+    for child in started {
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", text(&ended.stderr));
+    }
+    assert_eq!(world.ok(world.git("server.git").args(["config", "--get-all", "fence.exempt"])), "anna");
+    assert!(world.hook_program().arg("doctor").arg(world.server()).output().unwrap().status.success());
+    world.push_token("main", "1").assert_landed();
+    assert_eq!(runs(&world), 1);
 }
 
 /// Killed at the first thing it changes, at the second, and so on through all of them. (strace counts
@@ -471,7 +508,7 @@ fn what_root_makes_belongs_to_the_owner_of_the_repository() {
     installed(&world, &["--observe"]);
     let foreign = || world.ok(Command::new("find").arg(world.server()).args(["!", "-type", "l", "!", "-uid", "65534"]));
     assert_eq!(foreign(), "");
-    assert!(world.hook_program().arg("doctor").arg(world.server()).status().unwrap().success());
+    assert!(world.hook_program().arg("doctor").arg(world.server()).output().unwrap().status.success());
     uninstalled(&world);
     assert_eq!(foreign(), "");
 }

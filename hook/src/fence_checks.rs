@@ -11,7 +11,7 @@ use crate::{
     slot::{self, Fate, Lookout},
     store::read_plan,
 };
-use git_fence_core::{InFlight, Place, Settings, State};
+use git_fence_core::{FenceName, InFlight, Place, Settings, State};
 use std::{
     fs,
     os::unix::fs::MetadataExt,
@@ -70,19 +70,24 @@ fn writable(repository: &Repository, dir: &FenceDir) -> Option<Finding> {
 
 fn damage(repository: &Repository, dir: &FenceDir, damage: &Damage, settings: &Settings) -> Option<Finding> {
     let anew = || format!("mv {} {} && {}", quoted(dir.path()), quoted(&free_name(dir.path())), install(repository));
+    let repair = |reason: &str| format!("git-fence-hook repair --yes {reason}{}", quoted(&repository.git_dir));
+    let adopt = "every push is refused. Restore it from a backup; without one, the command takes it for the log as far as it can be read, and you raise the marks";
     let closed = "every push is refused. Restore it from a backup; without one, the command begins anew, with marks at 0 but for what leases say";
     let (name, severity, then, mend) = match damage {
         Damage::NoLog(_) if settings.init_at_first_push => return None,
         Damage::NoLog(_) => ("log-missing", Severity::Error, "every push is refused", Some(install(repository))),
         Damage::LostLog(_) => ("log-lost", Severity::Error, closed, Some(anew())),
-        Damage::Cut { .. } => ("log-cut", Severity::Error, closed, Some(anew())),
+        Damage::Cut { .. } => ("log-cut", Severity::Error, adopt, Some(repair("--reason 'its tail is lost' "))),
+        Damage::Line { line, .. } if *line > 1 => {
+            ("log-damaged", Severity::Error, adopt, Some(repair("--reason 'it is damaged' ")))
+        }
         Damage::Empty(_) | Damage::Line { .. } => ("log-damaged", Severity::Error, closed, Some(anew())),
         Damage::Torn { .. } => {
             let then = "it was never acknowledged, and is set aside by the command or the next push";
-            ("log-torn", Severity::Warning, then, Some(install(repository)))
+            ("log-torn", Severity::Warning, then, Some(repair("")))
         }
         Damage::Checkpoint(_) => {
-            ("checkpoint-damaged", Severity::Warning, "it is made again from the log", Some(install(repository)))
+            ("checkpoint-damaged", Severity::Warning, "it is made again from the log", Some(repair("")))
         }
         Damage::CheckpointVersion { .. } => ("log-newer", Severity::Error, "every push is refused", None),
         Damage::Io { .. } => (
@@ -128,8 +133,9 @@ fn in_flight(
             Some(receive_pack) if !slot::is_bounded(flight, here) => (age > bound).then(|| {
                 let pid = receive_pack.pid;
                 let sentence = format!("{who}, is still moving its refs, for longer than fence.wait: others are refused. Its receive-pack is process {pid}");
-                // As `ask_to_end` does: never SIGKILL, and a stopped one must hear it. Others are gone by then.
-                Finding::error("push-stalled", sentence, format!("kill -s TERM {pid} && {{ kill -s CONT {pid} 2>/dev/null || :; }}"))
+                let fence = flight.stakes.first().map_or_else(FenceName::repo, |stake| stake.fence.clone());
+                let evict = format!("evict --fence {fence} --reason 'it stalls' {}", quoted(&repository.git_dir));
+                Finding::error("push-stalled", sentence, format!("git-fence-hook {evict}"))
             }),
             _ => {
                 let (name, severity) = ("push-out-of-sight", Severity::Warning);

@@ -123,8 +123,13 @@ pub(crate) fn has_ended(pidfd: &OwnedFd, patience: Duration) -> bool {
 /// Asks the process to end in order: SIGTERM, and SIGCONT so that a stopped one hears it. Never
 /// SIGKILL, which would leave git's ref locks behind.
 pub(crate) fn ask_to_end(pidfd: &OwnedFd) -> io::Result<()> {
-    pidfd_send_signal(pidfd, Signal::TERM)?;
-    pidfd_send_signal(pidfd, Signal::CONT)?;
+    for signal in [Signal::TERM, Signal::CONT] {
+        match pidfd_send_signal(pidfd, signal) {
+            // Gone already: one that was not stopped may end at the first word.
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
     Ok(())
 }
 

@@ -1,7 +1,8 @@
 //! Processes that are killed, stopped, slow or nested at the worst moment.
 
 use crate::support::{
-    Door, Pushed, World, any_git, gits, program_exists, sh, signal, story, strace, text, wait_until, write_script,
+    Door, Pushed, World, any_git, copy_program, gits, program_exists, sh, signal, story, strace, text, wait_until,
+    write_script,
 };
 
 /// Long enough that a test which waited it out would be noticed: it gives up long before.
@@ -309,7 +310,7 @@ fn a_gate_whose_program_is_gone_is_closed() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         let program = world.path("git-fence-hook");
-        std::fs::copy(env!("CARGO_BIN_EXE_git-fence-hook"), &program).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_git-fence-hook"), &program);
         let mut install = std::process::Command::new(&program);
         world.hermetic(&mut install);
         world.ok(install.arg("install").arg(world.server()));
@@ -322,7 +323,7 @@ fn a_gate_whose_program_is_gone_is_closed() {
         let spaced = world.path("a dir with spaces and 'quotes'");
         std::fs::create_dir(&spaced).unwrap();
         let program = spaced.join("git-fence-hook");
-        std::fs::copy(env!("CARGO_BIN_EXE_git-fence-hook"), &program).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_git-fence-hook"), &program);
         let mut install = std::process::Command::new(&program);
         world.hermetic(&mut install);
         world.ok(install.arg("install").arg(world.server()));
@@ -339,7 +340,10 @@ fn a_whole_stopped_push_is_waited_for_like_any_other() {
     world.configure("fence.wait", "300ms");
     let script = world.path("stop-all");
     write_script(&script, "kill -STOP 0");
-    world.write_hook("update", &format!("case $1 in refs/heads/t5) echo $PPID >stalled; {};; esac", sh(&script)));
+    world.write_hook(
+        "update",
+        &format!("case $1 in refs/heads/t5) echo $PPID >stalled.new; mv stalled.new stalled; {};; esac", sh(&script)),
+    );
     let mut five = world.push_token_command("t5", "5");
     std::os::unix::process::CommandExt::process_group(&mut five, 0);
     let five = crate::support::Running::start(&mut five);

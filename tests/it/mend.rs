@@ -65,7 +65,10 @@ fn a_stalled_push_is_ended_on_record_and_never_lands() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", "10m");
-        world.write_hook("update", "case $1 in refs/heads/t5) echo $PPID >stalled; kill -STOP $PPID;; esac");
+        world.write_hook(
+            "update",
+            "case $1 in refs/heads/t5) echo $PPID >stalled.new; mv stalled.new stalled; kill -STOP $PPID;; esac",
+        );
         let five = world.start_push("t5", "5");
         world.pid_in("stalled");
         assert!(!run(&world, &["evict"]).status.success(), "without a reason");

@@ -1,6 +1,6 @@
 //! Damage to the fence's own files: refused with a clear sentence, or put right and on record.
 
-use crate::support::{World, any_git, sh, text};
+use crate::support::{World, any_git, copy_program, sh, text};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -241,7 +241,7 @@ fn a_lost_list_of_refs_refuses_rather_than_guesses() {
 /// Copies the program to where everybody can run it, and gives the words that run it as nobody.
 fn as_nobody(world: &World) -> String {
     let program = world.path("gate-for-all");
-    fs::copy(env!("CARGO_BIN_EXE_git-fence-hook"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_git-fence-hook"), &program);
     fs::set_permissions(world.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     let is_root = text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0";
     let drop = if is_root { "setpriv --reuid 65534 --regid 65534 --clear-groups " } else { "" };

@@ -3,7 +3,7 @@
 use crate::support::{World, any_git, text, wait_until};
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read as _},
     process::{Child, Command, Output, Stdio},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
@@ -173,6 +173,13 @@ impl Follower {
     fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
+
+    /// What it said on standard error, once it has ended.
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said
+    }
 }
 
 impl Drop for Follower {
@@ -226,12 +233,12 @@ fn following_ends_when_nobody_reads_any_more_though_nothing_happens() {
     stdout.read_line(&mut first).unwrap();
     assert!(first.contains("begun"), "{first}");
     assert!(child.try_wait().unwrap().is_none(), "it follows");
+    // Should it not end by itself, it is ended with the test.
+    let mut follower = Follower { child, lines: Arc::default(), reader: None };
     drop(stdout);
-    let mut child = Some(child);
-    wait_until("it has ended", || child.as_mut().unwrap().try_wait().unwrap().is_some());
-    let ended = child.take().unwrap().wait_with_output().unwrap();
-    assert!(ended.status.success());
-    assert_eq!(text(&ended.stderr), "");
+    wait_until("it has ended", || follower.child.try_wait().unwrap().is_some());
+    assert!(follower.child.wait().unwrap().success());
+    assert_eq!(follower.said(), "");
 }
 
 #[test]
@@ -244,7 +251,6 @@ fn following_says_so_when_the_log_is_not_what_it_was() {
     let cut = fs::read(&log).unwrap();
     fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(cut.len() as u64 - 10).unwrap();
     wait_until("it has ended", || follower.child.try_wait().unwrap().is_some());
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut follower.child.stderr.take().unwrap(), &mut said).unwrap();
+    let said = follower.said();
     assert!(said.contains("has been cut off") && said.contains("hint: "), "{said}");
 }

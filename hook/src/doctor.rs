@@ -76,7 +76,7 @@ fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, Failur
 }
 
 fn show(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}  {}", if report.sound { "ok    " } else { "unsound" }, report.repository)?;
+    writeln!(out, "{:<8}{}", if report.sound { "ok" } else { "unsound" }, report.repository)?;
     for Finding { name, severity, sentence, mend } in &report.findings {
         let severity = match severity {
             Severity::Note => "note",

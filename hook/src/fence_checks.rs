@@ -10,8 +10,9 @@ use crate::{
     repository::Repository,
     slot::{self, Fate, Lookout},
     store::read_plan,
+    takeover::{self, Raise},
 };
-use git_fence_core::{FenceName, InFlight, Place, Settings, State};
+use git_fence_core::{FenceName, InFlight, Mark, Place, Settings, State};
 use std::{
     fs,
     os::unix::fs::MetadataExt,
@@ -34,6 +35,7 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
                 findings.extend(damage(repository, &dir, &torn, settings));
             }
             findings.extend(in_flight(repository, &dir, &journal.state, settings, &here));
+            findings.extend(behind_leases(repository, &journal.state, settings)?);
         }
         Err(Failure::Damage(found)) => findings.extend(damage(repository, &dir, &found, settings)),
         Err(other) => return Err(other),
@@ -98,6 +100,26 @@ fn damage(repository: &Repository, dir: &FenceDir, damage: &Damage, settings: &S
         ),
     };
     Some(Finding { name, severity, sentence: format!("{damage}: {then}"), mend })
+}
+
+/// Leases that have granted more than the marks know: the log is older than the refs beside it.
+fn behind_leases(repository: &Repository, state: &State, settings: &Settings) -> Result<Vec<Finding>, Failure> {
+    let (raises, _) = takeover::read(repository, settings)?;
+    // A push that is not settled yet may have raised the mark already.
+    let in_flight = |raise: &Raise| {
+        let tokens = state.in_flight.iter().filter_map(|flight| flight.token_for(&raise.fence));
+        tokens.map(Mark::from).any(|mark| mark >= raise.mark)
+    };
+    let behind = raises.into_iter().filter(|raise| !raise.is_done(state) && !in_flight(raise));
+    let finding = |raise: Raise| {
+        let mark = state.fence(&raise.fence).mark;
+        let sentence = format!(
+            "the mark of fence '{}' is {mark}, but '{}' has granted more: an older log was restored, and holders of then could write again",
+            raise.fence, raise.lease
+        );
+        Finding::error("mark-behind-lease", sentence, install(repository))
+    };
+    Ok(behind.map(finding).collect())
 }
 
 /// A name beside `path` that nothing has yet.

@@ -279,3 +279,16 @@ fn a_repository_that_cannot_be_opened_is_a_finding_in_a_tree_and_a_failure_alone
     let alone = world.hook_program().arg("doctor").arg(world.path("all/bad.git")).output().unwrap();
     assert!(alone.status.code() == Some(1) && text(&alone.stderr).starts_with("error: "), "{}", text(&alone.stderr));
 }
+
+/// The log of last night beside the leases of today.
+#[test]
+fn a_mark_that_is_behind_a_lease_is_found() {
+    let world = World::new(&any_git());
+    world.push_token("main", "3").assert_landed();
+    let lease = world.commit("anna holds repo\n\nFence-Token: 9\n");
+    world.push(&[&format!("{lease}:refs/fence/repo/lease")], &[]).assert_landed();
+    assert_found_and_mended(&world, "mark-behind-lease", "error");
+    assert_eq!(world.mark(), 8);
+    world.push_token("main", "8").assert_refused("FENCE-STALE");
+    world.push_token("main", "9").assert_landed();
+}

@@ -3,7 +3,9 @@
 use crate::{
     audit, doctor,
     failure::Failure,
-    install, mend, pre_receive, repair,
+    install,
+    mend::{self, Order},
+    pre_receive, repair,
     select::AuditArgs,
     stats::{self, StatsArgs},
     status,
@@ -43,50 +45,29 @@ enum Command {
         #[command(flatten)]
         args: AuditArgs,
     },
+    /// Count what the log says: accepted, refused, waits, and what observing let through
+    Stats(StatsArgs),
     /// Raise a mark, so that no token at or below it writes any more: after restoring a backup
     Raise {
         #[command(flatten)]
-        place: Where,
-        /// The fence
-        #[arg(long, default_value = "repo")]
-        fence: String,
+        order: Order,
         /// The new mark
         #[arg(long)]
         to: u64,
-        /// Why, for the record
-        #[arg(long)]
-        reason: String,
     },
-    /// Count what the log says: accepted, refused, waits, and what observing let through
-    Stats(StatsArgs),
     /// Lower a mark, so that tokens above it may be used again: after a mistaken huge token
     Lower {
         #[command(flatten)]
-        place: Where,
-        /// The fence
-        #[arg(long, default_value = "repo")]
-        fence: String,
+        order: Order,
         /// The new mark
         #[arg(long)]
         to: u64,
         /// The mark as you know it: if it is another by now, nothing is changed
         #[arg(long, value_name = "MARK")]
         expect: u64,
-        /// Why, for the record
-        #[arg(long)]
-        reason: String,
     },
     /// End the push that is in flight, so that others need not wait for it
-    Evict {
-        #[command(flatten)]
-        place: Where,
-        /// The fence
-        #[arg(long, default_value = "repo")]
-        fence: String,
-        /// Why, for the record
-        #[arg(long)]
-        reason: String,
-    },
+    Evict(Order),
     /// Move the log's lines so far to a file of their own
     Rotate(Where),
     /// Put the fence's own files right: says what it would do, and does it with --yes
@@ -143,11 +124,9 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         Command::Uninstall(asked) => uninstall::run(&asked, environment),
         Command::Doctor(asked) => doctor::run(&asked, environment),
         Command::Status(report) => status::run(&report.place.repository, report.json, environment),
-        Command::Raise { place, fence, to, reason } => mend::raise(&place.repository, &fence, to, &reason, environment),
-        Command::Lower { place, fence, to, expect, reason } => {
-            mend::lower(&place.repository, &fence, to, expect, &reason, environment)
-        }
-        Command::Evict { place, fence, reason } => mend::evict(&place.repository, &fence, &reason, environment),
+        Command::Raise { order, to } => mend::raise(&order, to, environment),
+        Command::Lower { order, to, expect } => mend::lower(&order, to, expect, environment),
+        Command::Evict(order) => mend::evict(&order, environment),
         Command::Repair { place, yes, reason } => repair::run(&place.repository, yes, reason.as_deref(), environment),
         Command::Rotate(place) => mend::rotate(&place.repository, environment),
         Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {

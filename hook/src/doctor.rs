@@ -7,23 +7,19 @@ use crate::{
     repository::Repository,
     settings_checks,
     surroundings::Environment,
-    tree,
+    tree::{self, OneOrAll},
 };
 use serde::Serialize;
 use std::{
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// What `doctor` is asked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Asked {
-    /// The repository
-    #[arg(default_value = ".")]
-    repository: PathBuf,
-    /// Every repository below that directory
-    #[arg(long)]
-    recursive: bool,
+    #[command(flatten)]
+    place: OneOrAll,
     /// For programs: a line of JSON for each repository
     #[arg(long)]
     json: bool,
@@ -41,11 +37,15 @@ struct Report {
 pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let mut all_sound = true;
-    let dirs = if asked.recursive { tree::below(&asked.repository)? } else { vec![asked.repository.clone()] };
+    let dirs = if asked.place.recursive {
+        tree::below(&asked.place.repository)?
+    } else {
+        vec![asked.place.repository.clone()]
+    };
     for dir in dirs {
         let findings = match examine(&dir, environment) {
             // One that cannot be opened is a finding among others there, and a failure by itself.
-            Err(failure) if asked.recursive => vec![Finding {
+            Err(failure) if asked.place.recursive => vec![Finding {
                 name: "repository-unreadable",
                 severity: Severity::Error,
                 sentence: failure.in_one_line(),

@@ -12,25 +12,21 @@ use crate::{
     settings,
     surroundings::Environment,
     takeover::{self, Raise},
-    tree,
+    tree::{self, OneOrAll},
     undo::{Undo, alone_in},
 };
 use gix::bstr::BString;
 use std::{
     fs::File,
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// What `install` is asked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Asked {
-    /// The repository
-    #[arg(default_value = ".")]
-    repository: PathBuf,
-    /// Every repository below that directory, one result line each
-    #[arg(long)]
-    recursive: bool,
+    #[command(flatten)]
+    place: OneOrAll,
     /// Show every change and make none
     #[arg(long)]
     dry_run: bool,
@@ -74,8 +70,8 @@ impl Asked {
 
 /// `git-fence-hook install`.
 pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
-    if asked.recursive {
-        return tree::each_below(&asked.repository, |dir| {
+    if asked.place.recursive {
+        return tree::each_below(&asked.place.repository, |dir| {
             let job = Job::look(dir, asked, environment)?;
             let (changes, warnings) = (job.changes(), job.warnings.clone());
             if !asked.dry_run {
@@ -89,7 +85,7 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
             Ok(warnings.iter().fold(word, |word, warning| format!("{word}  (warning: {warning})")))
         });
     }
-    let job = Job::look(&asked.repository, asked, environment)?;
+    let job = Job::look(&asked.place.repository, asked, environment)?;
     let (lines, warnings) = (job.lines(if asked.dry_run { "would be done" } else { "done" }), job.warnings.clone());
     let done = if asked.dry_run { Ok(()) } else { job.carry_out() };
     let is_done = matches!(done, Ok(()) | Err(Failure::Damage(_)));

@@ -16,12 +16,36 @@ use crate::{
 use git_fence_core::{Event, FenceName, Mark, Place, Settings, View, Who, text};
 use std::{
     io::{self, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LONGEST_REASON: usize = 500;
+
+/// What an operator wants done to a fence, and why.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Order {
+    /// The repository
+    #[arg(default_value = ".")]
+    repository: PathBuf,
+    /// The fence
+    #[arg(long, default_value = FenceName::REPO)]
+    fence: String,
+    /// Why, for the record
+    #[arg(long)]
+    reason: String,
+}
+
+impl Order {
+    /// Nothing is opened before there is a reason, and nothing done to a fence that is not there.
+    fn accept(&self, environment: &Environment) -> Result<(Operator, FenceName, String), Failure> {
+        let reason = reason_given(&self.reason)?;
+        let operator = Operator::at(&self.repository, environment)?;
+        let fence = operator.fence(&self.fence)?;
+        Ok((operator, fence, reason))
+    }
+}
 
 /// A repository in the hands of its operator.
 pub(crate) struct Operator {
@@ -75,10 +99,8 @@ impl Operator {
 }
 
 /// `git-fence-hook raise`: nothing at or below the new mark may write any more.
-pub(crate) fn raise(dir: &Path, fence: &str, to: u64, reason: &str, environment: &Environment) -> Result<(), Failure> {
-    let reason = reason_given(reason)?;
-    let operator = Operator::at(dir, environment)?;
-    let fence = operator.fence(fence)?;
+pub(crate) fn raise(order: &Order, to: u64, environment: &Environment) -> Result<(), Failure> {
+    let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
     let from = store.state().fence(&fence).mark;
     let mark = Mark::at(to).filter(|mark| *mark > from).ok_or_else(|| Failure::Other {
@@ -93,17 +115,8 @@ pub(crate) fn raise(dir: &Path, fence: &str, to: u64, reason: &str, environment:
 
 /// `git-fence-hook lower`: tokens above the new mark may be used again. Only from the mark that the
 /// operator believes it to be: it may have moved since they looked.
-pub(crate) fn lower(
-    dir: &Path,
-    fence: &str,
-    to: u64,
-    expect: u64,
-    reason: &str,
-    environment: &Environment,
-) -> Result<(), Failure> {
-    let reason = reason_given(reason)?;
-    let operator = Operator::at(dir, environment)?;
-    let fence = operator.fence(fence)?;
+pub(crate) fn lower(order: &Order, to: u64, expect: u64, environment: &Environment) -> Result<(), Failure> {
+    let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
     let from = store.state().fence(&fence).mark;
     if from.get() != expect {
@@ -123,10 +136,8 @@ pub(crate) fn lower(
 }
 
 /// `git-fence-hook evict`: ends a stalled push in flight, so that others need not wait for it.
-pub(crate) fn evict(dir: &Path, fence: &str, reason: &str, environment: &Environment) -> Result<(), Failure> {
-    let reason = reason_given(reason)?;
-    let operator = Operator::at(dir, environment)?;
-    let fence = operator.fence(fence)?;
+pub(crate) fn evict(order: &Order, environment: &Environment) -> Result<(), Failure> {
+    let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
     let Some(flight) = store.state().fence(&fence).slot.first().map(|flight| (*flight).clone()) else {
         store.commit(Durability::Lazy)?;

@@ -7,6 +7,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// One repository, or all below a directory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneOrAll {
+    /// The repository
+    #[arg(default_value = ".")]
+    pub(crate) repository: PathBuf,
+    /// Every repository below that directory, one result line each
+    #[arg(long)]
+    pub(crate) recursive: bool,
+}
+
 /// Does `work` in each repository below `dir`, which says in a word what it did.
 pub(crate) fn each_below(dir: &Path, mut work: impl FnMut(&Path) -> Result<String, Failure>) -> Result<(), Failure> {
     let repositories = below(dir)?;

@@ -9,41 +9,37 @@ use crate::{
     layout::Site,
     repository::Repository,
     surroundings::Environment,
-    tree,
+    tree::{self, OneOrAll},
     undo::{alone_in, read_changes},
 };
 use std::{
     fs,
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// What `uninstall` is asked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Asked {
-    /// The repository
-    #[arg(default_value = ".")]
-    repository: PathBuf,
-    /// Every repository below that directory
-    #[arg(long)]
-    recursive: bool,
+    #[command(flatten)]
+    place: OneOrAll,
 }
 
 /// `git-fence-hook uninstall`.
 pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
-    if asked.recursive {
-        return tree::each_below(&asked.repository, |dir| {
+    if asked.place.recursive {
+        return tree::each_below(&asked.place.repository, |dir| {
             let lines = uninstall(dir, environment)?;
             Ok(if lines.is_empty() { "not installed".to_owned() } else { "uninstalled".to_owned() })
         });
     }
     let mut out = io::stdout().lock();
-    let lines = uninstall(&asked.repository, environment)?;
+    let lines = uninstall(&asked.place.repository, environment)?;
     for line in &lines {
         writeln!(out, "{line}")?;
     }
     if lines.is_empty() {
-        writeln!(out, "there is no gate in '{}'", asked.repository.display())?;
+        writeln!(out, "there is no gate in '{}'", asked.place.repository.display())?;
     }
     Ok(())
 }

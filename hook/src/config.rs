@@ -68,10 +68,21 @@ pub(crate) fn read(
     files.dedup_by(|later, earlier| later.1.is_some() && later.1 == earlier.1);
 
     let present = files.into_iter().filter_map(|(source, path)| Some((source, path.filter(|path| path.is_file())?)));
+    let present: Vec<(Source, PathBuf)> = present.collect();
+    // What reads them all does not say which of them it could not read.
+    let culprit = || {
+        let is_invalid =
+            |(source, path): &&(Source, PathBuf)| File::from_path_no_includes(path.clone(), *source).is_err();
+        present.iter().find(is_invalid).map(|(_, path)| format!("'{}' is not valid", path.display()))
+    };
     // Git itself has already refused repositories whose owner it does not trust.
-    let metadata =
-        present.map(|(source, path)| Metadata { path: Some(path), source, level: 0, trust: gix::sec::Trust::Full });
-    let failed = |e: gix::Error| ConfigError::Read(e.to_string());
+    let metadata = present.iter().cloned().map(|(source, path)| Metadata {
+        path: Some(path),
+        source,
+        level: 0,
+        trust: gix::sec::Trust::Full,
+    });
+    let failed = |e: gix::Error| ConfigError::Read(culprit().unwrap_or_else(|| e.to_string()));
     let mut config = File::from_paths_metadata(metadata, options).map_err(failed)?.unwrap_or_default();
     if let Some(overrides) = File::from_env(options).map_err(failed)? {
         config.append(overrides).map_err(failed)?;

@@ -42,7 +42,7 @@ pub(crate) enum OpenError {
         source: io::Error,
     },
     #[error("cannot read git's configuration: {0}")]
-    Config(#[from] config::ConfigError),
+    Config(config::ConfigError),
     #[error("the repository's {key} is '{value}', which this git-fence-hook does not know")]
     Unsupported { key: &'static str, value: String },
 }
@@ -52,7 +52,7 @@ impl Repository {
     /// is known.
     pub(crate) fn open(git_dir: &Path, git: Option<&Path>, environment: &Environment) -> Result<Repository, OpenError> {
         let common_dir = common_dir(git_dir)?;
-        let config = config::read(git_dir, &common_dir, git, environment)?;
+        let config = config::read(git_dir, &common_dir, git, environment).map_err(OpenError::Config)?;
         let object_hash = match extension(&config, "objectFormat").as_deref() {
             None | Some("sha1") => gix::hash::Kind::Sha1,
             Some("sha256") => gix::hash::Kind::Sha256,

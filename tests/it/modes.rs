@@ -282,7 +282,6 @@ fn a_setting_that_does_not_parse_closes_the_gate_and_is_named() {
         assert!(pushed.text.contains("fence.") && pushed.text.contains("git config --show-origin"), "{}", pushed.text);
         world.ok(world.git("server.git").args(["config", "--unset-all", key]));
     }
-    // A file of git's own that is broken closes it too.
     assert_eq!(world.events("push.rejected").len(), 5, "also these are on record");
     world.push_token("main", "5").assert_landed();
 }

@@ -57,9 +57,13 @@ impl FenceDir {
         self.0.join(format!("plan-{push}.jsonl"))
     }
 
-    /// Where a torn last line of the log, whose end was byte `offset`, is set aside.
-    pub(crate) fn torn_at(&self, offset: u64) -> PathBuf {
-        self.0.join(format!("torn-{offset}"))
+    /// Where a torn last line of the log, which began at byte `offset`, is set aside: under a name that
+    /// nothing has yet.
+    pub(crate) fn free_name_for_torn(&self, offset: u64) -> PathBuf {
+        let first = std::iter::once(format!("torn-{offset}"));
+        let names = first.chain((2_u64..).map(|n| format!("torn-{offset}-{n}")));
+        let mut free = names.map(|name| self.0.join(name)).filter(|path| fs::symlink_metadata(path).is_err());
+        free.next().unwrap_or_else(|| self.0.join("torn"))
     }
 
     pub(crate) fn path(&self) -> &Path {

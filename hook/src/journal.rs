@@ -98,7 +98,17 @@ impl Journal {
             input.read_until(b'\n', &mut bytes).map_err(Damage::io("read", path))?;
             let Some(whole) = bytes.strip_suffix(b"\n") else { break };
             match reader.take(whole) {
-                Ok(Some(line)) => each(ReadLine { bytes: whole, line: &line }),
+                Ok(Some(line)) => {
+                    // The line that the last writer left word of must be the one it wrote.
+                    let is_another = |(witness, boot): (&Witness, &str)| {
+                        witness.boot == boot && witness.seq == line.seq && witness.hash != hash_line(whole)
+                    };
+                    if witness.is_some_and(is_another) {
+                        let why = "is not the line that was written there".to_owned();
+                        return Err(Damage::Line { path: path.to_owned(), line: line.seq, why });
+                    }
+                    each(ReadLine { bytes: whole, line: &line });
+                }
                 Ok(None) => {}
                 Err(_) if crashed_after.is_some_and(|synced| reader.next_start() >= synced) => {
                     input.read_to_end(&mut bytes).map_err(Damage::io("read", path))?;
@@ -130,14 +140,11 @@ impl Journal {
             // Left before the lines it speaks of were moved to another file.
             return Ok(());
         }
-        let expected = witness.vouches_for(boot);
-        if expected > self.head.end {
+        // Lines and bytes: an older log in the place of a rotated one may be longer and end earlier.
+        let (expected, last) = witness.vouches_for(boot);
+        if expected > self.head.end || last > self.head.seq {
             let (path, found) = (path.to_owned(), self.head.end);
-            return Err(Damage::Cut { path, found, expected, seq: witness.seq });
-        }
-        if witness.boot == boot && witness.end == self.head.end && witness.hash != self.head.hash {
-            let why = "is not the line that was written there".to_owned();
-            return Err(Damage::Line { path: path.to_owned(), line: self.head.seq, why });
+            return Err(Damage::Cut { path, found, expected, seq: last });
         }
         Ok(())
     }

@@ -48,6 +48,7 @@ pub(crate) struct Witness {
     pub(crate) end: u64,
     pub(crate) hash: LineHash,
     pub(crate) synced: u64,
+    pub(crate) synced_seq: u64,
 }
 
 impl Mutex {
@@ -91,17 +92,17 @@ impl Witness {
     pub(crate) fn of_first_line(boot: &str, seq: u64, line: &[u8]) -> Witness {
         let end = line.len() as u64;
         let hash = hash_line(line.strip_suffix(b"\n").unwrap_or(line));
-        Witness { boot: boot.to_owned(), seq, end, hash, synced: end }
+        Witness { boot: boot.to_owned(), seq, end, hash, synced: end, synced_seq: seq }
     }
 
     /// That of nobody: it vouches for no line at all.
     pub(crate) fn of_nothing() -> Witness {
-        Witness { boot: String::new(), seq: 0, end: 0, hash: LineHash::none(), synced: 0 }
+        Witness { boot: String::new(), seq: 0, end: 0, hash: LineHash::none(), synced: 0, synced_seq: 0 }
     }
 
-    /// Up to where the log must be whole when it is read under the boot id `boot`.
-    pub(crate) fn vouches_for(&self, boot: &str) -> u64 {
-        if self.boot == boot { self.end } else { self.synced }
+    /// Up to which byte, and which line, the log must be whole when it is read under the boot id `boot`.
+    pub(crate) fn vouches_for(&self, boot: &str) -> (u64, u64) {
+        if self.boot == boot { (self.end, self.seq) } else { (self.synced, self.synced_seq) }
     }
 
     fn read(mutex: &File) -> Option<Witness> {
@@ -172,7 +173,8 @@ mod tests {
         let mutex = Mutex::lock(&FenceDir::at(temp.path().to_owned()), &patience(Duration::ZERO)).unwrap();
         assert_eq!(mutex.witness(), None);
         for end in [123_456_789, 7] {
-            let witness = Witness { boot: "b".to_owned(), seq: 1, end, hash: LineHash::none(), synced: 0 };
+            let witness =
+                Witness { boot: "b".to_owned(), seq: 1, end, hash: LineHash::none(), synced: 0, synced_seq: 0 };
             mutex.leave(&witness);
             assert_eq!(mutex.witness(), Some(witness));
         }

@@ -14,7 +14,7 @@ use crate::{
     store::{Durability, Store},
     surroundings::Environment,
 };
-use git_fence_core::{Event, State};
+use git_fence_core::{Event, Line, State};
 use std::{
     fs,
     io::{self, Write as _},
@@ -93,9 +93,31 @@ pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Env
 /// Takes the log for what can be read of it.
 fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Failure> {
     let reason = reason_given(reason)?;
+    if let Damage::Line { line, .. } = damage {
+        set_aside_from(*line, &operator.fence_dir())?;
+    }
     let store = Store::adopt(&operator.fence_dir(), &operator.here.boot, &Operator::patience())?;
     let repaired = Event::LogRepaired { found: damage.to_string(), reason, pusher: operator.name.clone() };
     operator.commit(store, repaired)
+}
+
+/// Sets the log aside from line `seq` on: it may still be read, but it is not what was written. Nobody
+/// else writes meanwhile, since a log that is damaged refuses every push.
+fn set_aside_from(seq: u64, dir: &FenceDir) -> Result<(), Failure> {
+    let log = dir.log();
+    let bytes = fs::read(&log).map_err(Failure::io("read", &log))?;
+    let mut start = 0;
+    for line in bytes.split_inclusive(|b| *b == b'\n') {
+        let is_it = serde_json::from_slice::<Line>(line).is_ok_and(|line| line.seq == seq);
+        if is_it && start > 0 {
+            let aside = dir.free_name_for_torn(start as u64);
+            dir.replace(&aside, &bytes[start..], true).map_err(Failure::io("write", &aside))?;
+            let file = fs::OpenOptions::new().write(true).open(&log).map_err(Failure::io("open", &log))?;
+            return file.set_len(start as u64).map_err(Failure::io("truncate", &log));
+        }
+        start += line.len();
+    }
+    Ok(())
 }
 
 /// What there is to put right, without changing anything.

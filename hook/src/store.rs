@@ -72,8 +72,8 @@ pub(crate) struct Store {
     said: Vec<Line>,
     /// The end of the last checkpoint.
     checkpointed: u64,
-    /// Up to where the log is known to be synced.
-    synced: u64,
+    /// Up to which byte and which line the log is known to be synced.
+    synced: (u64, u64),
     /// Files that are not needed any more once what was appended is written.
     obsolete: Vec<PathBuf>,
     // Last, so that it is let go after everything else.
@@ -128,7 +128,7 @@ impl Store {
             pending: Vec::new(),
             said: Vec::new(),
             checkpointed,
-            synced: witness.map_or(checkpointed, |witness| witness.synced),
+            synced: witness.as_ref().map_or((checkpointed, 0), |witness| (witness.synced, witness.synced_seq)),
             obsolete: Vec::new(),
             mutex,
         };
@@ -189,7 +189,7 @@ impl Store {
     /// Writes what was appended, lets the lock go, and gives the lines that were written.
     pub(crate) fn commit(mut self, durability: Durability) -> Result<Vec<Line>, StoreError> {
         self.write_out(durability)?;
-        let is_due = self.synced == self.head.end && self.head.end - self.checkpointed > CHECKPOINT_EVERY;
+        let is_due = self.synced.0 == self.head.end && self.head.end - self.checkpointed > CHECKPOINT_EVERY;
         if is_due {
             self.write_checkpoint();
         }
@@ -244,9 +244,10 @@ impl Store {
         }
         let Head { seq, end, ref hash, .. } = self.head;
         if durability == Durability::Synced {
-            self.synced = end;
+            self.synced = (end, seq);
         }
-        self.mutex.leave(&Witness { boot: self.boot.clone(), seq, end, hash: hash.clone(), synced: self.synced });
+        let (synced, synced_seq) = self.synced;
+        self.mutex.leave(&Witness { boot: self.boot.clone(), seq, end, hash: hash.clone(), synced, synced_seq });
         self.pending.clear();
         self.written_end = end;
         for path in self.obsolete.drain(..) {
@@ -307,7 +308,7 @@ impl Store {
     /// put right, and on record.
     fn record_recovery(&mut self, checkpoint_is_damaged: bool) -> Result<(), StoreError> {
         if !self.torn.is_empty() {
-            let aside = self.dir.torn_at(self.written_end);
+            let aside = self.dir.free_name_for_torn(self.written_end);
             self.dir.replace(&aside, &self.torn, false).map_err(Damage::io("write", &aside))?;
             let name = aside.file_name().unwrap_or_default().display().to_string();
             let reason = format!("a torn last line of {} bytes was set aside in '{name}'", self.torn.len());
@@ -334,7 +335,8 @@ pub(crate) fn read_plan(dir: &FenceDir, flight: &InFlight) -> Result<Vec<Planned
 
 /// A log that was never begun, or one that was and is gone.
 pub(crate) fn missing_log(dir: &FenceDir) -> Damage {
-    if dir.checkpoint().exists() || Witness::look_up(dir).is_some() {
+    let has_archives = dir.archives().is_ok_and(|archives| !archives.is_empty());
+    if has_archives || dir.checkpoint().exists() || Witness::look_up(dir).is_some() {
         Damage::LostLog(dir.log())
     } else {
         Damage::NoLog(dir.log())

@@ -51,6 +51,9 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failu
     let _alone = alone_in(&repository)?;
     let site = Site::of(&repository, None)?;
     let hook = site.hook();
+    // Read before anything is taken away: nothing may be left half done because this cannot be read.
+    let fence_dir = FenceDir::at(repository.fence_dir());
+    let changes = read_changes(&fence_dir)?;
     let mut lines = Vec::new();
     match Found::at(&hook)? {
         // Also where somebody has removed ours: the other one is still kept.
@@ -63,8 +66,7 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failu
         }
         Found::Nothing | Found::Others | Found::NoHook => {}
     }
-    let fence_dir = FenceDir::at(repository.fence_dir());
-    for change in read_changes(&fence_dir)?.iter().rev() {
+    for change in changes.iter().rev() {
         if change.undo(&repository)? {
             lines.push(format!("setting   {} = {}  taken back", change.wish.key, change.wish.value));
         }

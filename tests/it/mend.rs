@@ -249,3 +249,52 @@ fn decisions_are_sent_to_a_listener_and_nobody_is_hurt_when_none_is_there() {
     }
     world.assert_log_is_whole();
 }
+
+/// An older log in the place of a rotated one has more bytes and fewer lines.
+#[test]
+fn an_older_log_in_the_place_of_a_rotated_one_is_not_believed() {
+    let world = World::new(&any_git());
+    for token in 1..=3 {
+        world.push_token("main", &token.to_string()).assert_landed();
+    }
+    let log = world.fence_file("audit.jsonl");
+    let old = fs::read(&log).unwrap();
+    assert!(run(&world, &["rotate"]).status.success());
+    world.push_token("main", "50").assert_landed();
+    let new = fs::read(&log).unwrap();
+    fs::write(&log, &old).unwrap();
+    world.push_token("main", "40").assert_refused("FENCE-BROKEN");
+    assert!(!world.verify().status.success());
+    fs::write(&log, &new).unwrap();
+    world.push_token("main", "50").assert_refused("FENCE-STALE");
+
+    // The lines that were moved away speak of the log too, when everything else is gone.
+    for file in ["audit.jsonl", "mutex"] {
+        fs::remove_file(world.fence_file(file)).unwrap();
+    }
+    world.configure("fence.init", "auto");
+    world.push_token("main", "2").assert_refused("FENCE-BROKEN");
+    assert!(!run(&world, &["install"]).status.success());
+}
+
+/// A line that was changed can still be read, and must not be taken for what was written.
+#[test]
+fn repair_sets_aside_the_line_that_was_changed_and_overwrites_nothing() {
+    let world = World::new(&any_git());
+    for token in 1..=4 {
+        world.push_token("main", &token.to_string()).assert_landed();
+    }
+    let log = world.fence_file("audit.jsonl");
+    let whole = fs::read_to_string(&log).unwrap();
+    let changed = whole.replacen("\"token\":2,", "\"token\":9,", 1);
+    assert_ne!(changed, whole);
+    fs::write(&log, changed).unwrap();
+    let offset =
+        whole.lines().take_while(|line| !line.contains("\"token\":2,")).map(|line| line.len() + 1).sum::<usize>();
+    fs::write(world.fence_file(&format!("torn-{offset}")), "of an earlier day").unwrap();
+    assert!(run(&world, &["repair", "--yes", "--reason", "somebody edited it"]).status.success());
+    assert_eq!(fs::read_to_string(world.fence_file(&format!("torn-{offset}"))).unwrap(), "of an earlier day");
+    assert!(fs::read_to_string(world.fence_file(&format!("torn-{offset}-2"))).unwrap().contains("\"token\":9,"));
+    assert!(!fs::read_to_string(&log).unwrap().contains("\"token\":9,"));
+    world.assert_log_is_whole();
+}

@@ -159,6 +159,14 @@ mod tests {
             let dir = dir.clone();
             thread::spawn(move || Mutex::lock(&dir, &patience(Duration::from_secs(600))))
         };
+        // It has the old one open, and waits for it.
+        let times_open = || {
+            let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+            links.filter(|path| *path == dir.mutex()).count()
+        };
+        while times_open() < 2 {
+            thread::yield_now();
+        }
         // Away, and another one in its place: whoever got the old one would lock nobody out.
         fs::remove_file(dir.mutex()).unwrap();
         fs::write(dir.mutex(), "").unwrap();

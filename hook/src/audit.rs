@@ -3,11 +3,10 @@
 use crate::{
     checkpoint::CheckpointFile,
     csv,
-    failure::Failure,
+    failure::{self, Failure},
     files::FenceDir,
     history::{self, Tail},
     journal::{Damage, Journal, ReadLine, Start},
-    process,
     repository::Repository,
     select::{AuditArgs, Form},
     surroundings::Environment,
@@ -31,7 +30,7 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 pub(crate) fn run(args: &AuditArgs, environment: &Environment) -> Result<(), Failure> {
     let repository = Repository::find(&args.repository, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
-    let here = process::here().map_err(Failure::io("read", "/proc"))?;
+    let here = failure::here()?;
     let mut show = Show::to_stdout(args.form(), args.filter());
     let read = Tail::read(&dir, &here.boot, |read| show.line(&read));
     // What could be read is shown, also where the log is damaged further on.
@@ -102,7 +101,7 @@ impl Show {
 pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failure> {
     let repository = Repository::find(dir, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
-    let here = process::here().map_err(Failure::io("read", "/proc"))?;
+    let here = failure::here()?;
     let journal = check(&dir, &here)?;
     let mut out = io::stdout().lock();
     let lines = if journal.head.seq == 1 { "line" } else { "lines" };

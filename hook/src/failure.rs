@@ -1,6 +1,7 @@
 //! What a command says when it cannot do its work.
 
-use crate::{journal::Damage, repository::OpenError, settings::SettingsError, store::StoreError};
+use crate::{journal::Damage, process, repository::OpenError, settings::SettingsError, store::StoreError};
+use git_fence_core::Place;
 use std::{error::Error, io, path::PathBuf, process::ExitCode};
 
 /// Why a command failed.
@@ -81,6 +82,11 @@ impl Failure {
             _ => None,
         }
     }
+}
+
+/// Where a command runs, which it needs to know to read the log.
+pub(crate) fn here() -> Result<Place, Failure> {
+    process::here().map_err(Failure::io("read", "/proc"))
 }
 
 /// Errors of writing to standard output.

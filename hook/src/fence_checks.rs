@@ -2,11 +2,10 @@
 
 use crate::{
     audit, clock,
-    failure::Failure,
+    failure::{self, Failure},
     files::FenceDir,
     gate_checks::{Finding, Severity, install, quoted},
     journal::Damage,
-    process,
     repository::Repository,
     slot::{self, Fate, Lookout},
     store::read_plan,
@@ -26,7 +25,7 @@ const LOCKS_LAST: Duration = Duration::from_secs(60);
 /// Everything that keeps the gate from deciding, or refs from moving.
 pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<Finding>, Failure> {
     let dir = FenceDir::at(repository.fence_dir());
-    let here = process::here().map_err(Failure::io("read", "/proc"))?;
+    let here = failure::here()?;
     let mut findings: Vec<Finding> = writable(repository, &dir).into_iter().collect();
     match audit::check(&dir, &here) {
         Ok(journal) => {

@@ -2,11 +2,10 @@
 
 use crate::{
     clock::Patience,
-    failure::Failure,
+    failure::{self, Failure},
     files::FenceDir,
     history::{self, Current},
     journal::Damage,
-    process,
     store::{Durability, Store, StoreError},
     surroundings::os_user,
     takeover::Raise,
@@ -28,7 +27,7 @@ pub(crate) enum LogIs {
 
 impl LogIs {
     pub(crate) fn at(dir: &FenceDir) -> Result<LogIs, Failure> {
-        let boot = process::here().map_err(Failure::io("read", "/proc"))?.boot;
+        let boot = failure::here()?.boot;
         Ok(match read(dir, &boot) {
             Ok(whole) => whole,
             Err(Damage::NoLog(_)) => LogIs::Missing(State::default()),
@@ -65,7 +64,7 @@ fn read(dir: &FenceDir, boot: &str) -> Result<LogIs, Damage> {
 /// Begins the log or puts it right, and raises marks. Damage is handed back: it is no reason to leave
 /// the repository without a hook.
 pub(crate) fn begin_or_mend(dir: &FenceDir, log: LogIs, raises: Vec<Raise>) -> Result<Option<Damage>, Failure> {
-    let boot = process::here().map_err(Failure::io("read", "/proc"))?.boot;
+    let boot = failure::here()?.boot;
     let patience = Patience::of(Duration::from_secs(30), Instant::now());
     match log {
         LogIs::Damaged(damage, _) => return Ok(Some(damage)),

@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Patience,
-    failure::Failure,
+    failure::{self, Failure},
     files::FenceDir,
     process::{self, Seen},
     repository::Repository,
@@ -59,7 +59,7 @@ impl Operator {
     pub(crate) fn at(dir: &Path, environment: &Environment) -> Result<Operator, Failure> {
         let repository = Repository::find(dir, environment)?;
         let settings = settings::read(&repository.config)?;
-        let here = process::here().map_err(Failure::io("read", "/proc"))?;
+        let here = failure::here()?;
         Ok(Operator { repository, settings, here, name: os_user() })
     }
 

@@ -1,8 +1,16 @@
 //! The figures: what the log adds up to.
 
 use crate::{
-    clock, failure::Failure, figures::Figures, files::FenceDir, history, moment::Moment, process, prometheus,
-    repository::Repository, settings, surroundings::Environment,
+    clock,
+    failure::{self, Failure},
+    figures::Figures,
+    files::FenceDir,
+    history,
+    moment::Moment,
+    prometheus,
+    repository::Repository,
+    settings,
+    surroundings::Environment,
 };
 use clap::Args;
 use git_fence_core::{Filter, Mode, Tally, text};
@@ -36,7 +44,7 @@ pub(crate) struct StatsArgs {
 pub(crate) fn run(args: &StatsArgs, environment: &Environment) -> Result<(), Failure> {
     let repository = Repository::find(&args.repository, environment)?;
     let settings = settings::read(&repository.config)?;
-    let here = process::here().map_err(Failure::io("read", "/proc"))?;
+    let here = failure::here()?;
     let since = args.since.as_ref().map(|since| since.beginning(clock::timestamp()));
     let filter = Filter { since: since.clone(), ..Filter::default() };
     let mut tally = Tally::default();

@@ -1,9 +1,9 @@
 //! Showing where all fences stand, without changing anything.
 
 use crate::{
-    failure::Failure,
+    failure::{self, Failure},
     files::FenceDir,
-    gate_checks, history, process,
+    gate_checks, history,
     repository::Repository,
     settings::{self, Made},
     slot::{self, Fate, Lookout},
@@ -55,7 +55,7 @@ struct FlightStatus {
 pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(), Failure> {
     let repository = Repository::find(dir, environment)?;
     let settings = settings::read(&repository.config)?;
-    let here = process::here().map_err(Failure::io("read", "/proc"))?;
+    let here = failure::here()?;
     let state = history::state(&FenceDir::at(repository.fence_dir()), &here.boot)?;
     let status = look(&repository, &settings, &here, state)?;
     let mut out = io::stdout().lock();

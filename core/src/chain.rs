@@ -6,13 +6,27 @@ use std::fmt::{self, Write as _};
 
 /// The SHA-256 of a line, without its line feed, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "String", into = "String")]
 pub struct LineHash(String);
 
 impl LineHash {
     /// What the very first line of a log names as the line before it.
     pub fn none() -> LineHash {
         LineHash("0".repeat(64))
+    }
+}
+
+impl TryFrom<String> for LineHash {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<LineHash, &'static str> {
+        if is_hex(&text, 64) { Ok(LineHash(text)) } else { Err("not the hash of a line: 64 hexadecimal digits") }
+    }
+}
+
+impl From<LineHash> for String {
+    fn from(hash: LineHash) -> String {
+        hash.0
     }
 }
 
@@ -34,6 +48,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// Whether `text` is so many lower-case hexadecimal digits.
+pub(crate) fn is_hex(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +62,14 @@ mod tests {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(hash_line(b"").to_string(), empty);
         assert_ne!(hash_line(b"a"), hash_line(b"b"));
+    }
+
+    #[test]
+    fn what_is_no_hash_is_not_read_as_one() {
+        let hash = hash_line(b"a");
+        assert_eq!(serde_json::from_str::<LineHash>(&format!("\"{hash}\"")).unwrap(), hash);
+        for bad in ["", "0", &"A".repeat(64), &"0".repeat(65), &"ä".repeat(32)] {
+            assert!(serde_json::from_str::<LineHash>(&format!("\"{bad}\"")).is_err(), "{bad}");
+        }
     }
 }

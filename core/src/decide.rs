@@ -1,6 +1,6 @@
 //! The decision: whether a push may go on.
 
-use crate::{FenceName, Mode, Reject, Rules, State, Token};
+use crate::{FenceName, LeaseAsk, LeaseChange, LeaseMove, Mode, Reject, Rules, Stamp, State, Token, judge_lease};
 
 /// What a push brings for one fence that it touches.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +11,10 @@ pub struct Claim<'a> {
     pub token: Option<Token>,
     /// Whether this pusher may come without one.
     pub exempt: bool,
+    /// Whether it moves refs that the fence guards, and not only its lease.
+    pub guarded: bool,
+    /// What it asks of the fence's lease.
+    pub lease: Option<&'a LeaseAsk>,
 }
 
 /// What is to happen with a push.
@@ -20,6 +24,8 @@ pub enum Decision {
     Admit {
         /// What would have refused it if its fence did more than observe.
         overruled: Option<Reject>,
+        /// What becomes of leases when it lands.
+        leases: Vec<LeaseChange>,
     },
     /// It is refused.
     Refuse(Reject),
@@ -33,46 +39,108 @@ pub enum Decision {
 /// Marks only rise, so a token that is too old now stays too old: it is refused without waiting for
 /// whoever is in the slot. Everything else waits until the slot is free, because the push in it may
 /// yet raise the mark.
-pub fn decide(state: &State, claims: &[Claim<'_>]) -> Decision {
+pub fn decide(state: &State, claims: &[Claim<'_>], now: &Stamp) -> Decision {
     let is_occupied = |claim: &&Claim<'_>| state.fence(&claim.rules.fence).is_occupied();
     let enforces = |claim: &&Claim<'_>| claim.rules.mode == Mode::Enforce;
-    let mut overruled = None;
+    let (mut overruled, mut leases) = (None, Vec::new());
     for claim in claims {
-        match judge(state, claim) {
-            Some(Reject::Jump { .. }) if is_occupied(&claim) => {}
-            Some(reject) if claim.rules.mode == Mode::Enforce => return Decision::Refuse(reject),
-            Some(reject) => overruled = overruled.or(Some(reject)),
-            None => {}
+        let Judged { token, lease } = judge(state, claim, now);
+        // A lease that two may have is none: what is said of it stands where a fence only observes, too.
+        let against_token = token.err().map(|reject| (reject, enforces(&claim)));
+        let against_lease = lease.map(|change| leases.extend(change)).err().map(|reject| (reject, true));
+        for (reject, stands) in against_token.into_iter().chain(against_lease) {
+            if is_occupied(&claim) && may_change(&reject, claim) {
+                continue;
+            }
+            if stands {
+                return Decision::Refuse(reject);
+            }
+            overruled = overruled.or(Some(reject));
         }
     }
     // One that enforces is named first: whoever only observes lets the push go on after the wait.
     let in_the_way = claims.iter().filter(enforces).find(is_occupied).or_else(|| claims.iter().find(is_occupied));
     match in_the_way {
         Some(claim) => Decision::Wait(claim.rules.fence.clone()),
-        None => Decision::Admit { overruled },
+        None => Decision::Admit { overruled, leases },
     }
 }
 
-fn judge(state: &State, claim: &Claim<'_>) -> Option<Reject> {
+/// Whether the push in the slot may yet make it untrue. Whoever only asks is answered at once.
+fn may_change(reject: &Reject, claim: &Claim<'_>) -> bool {
+    let is_about_the_lease = reject.is_about_the_lease() || matches!(reject, Reject::LeaseRequired { .. });
+    let moves_the_lease = claim.lease.is_some_and(|asked| !asked.only_asks);
+    matches!(reject, Reject::Jump { .. }) || (is_about_the_lease && moves_the_lease)
+}
+
+/// What there is to say of a push to one fence.
+struct Judged {
+    /// Whether it may move the refs that the fence guards.
+    token: Result<(), Reject>,
+    /// What becomes of the fence's lease.
+    lease: Result<Option<LeaseChange>, Reject>,
+}
+
+fn judge(state: &State, claim: &Claim<'_>, now: &Stamp) -> Judged {
+    let fence = state.fence(&claim.rules.fence);
+    let lease = claim.lease.map(|asked| judge_lease(claim.rules, fence.lease, fence.mark, asked, now)).transpose();
+    let token = if claim.guarded { judge_token(state, claim) } else { Ok(()) };
+    let only_takes = |change: &LeaseChange| !matches!(change.change, LeaseMove::Advance | LeaseMove::Release);
+    let token = token.and_then(|()| match &lease {
+        Ok(Some(change)) if claim.guarded && only_takes(change) => {
+            Err(required(claim, "refs are written by a lease that is held, and this push only takes it"))
+        }
+        _ => Ok(()),
+    });
+    Judged { token, lease }
+}
+
+fn judge_token(state: &State, claim: &Claim<'_>) -> Result<(), Reject> {
     let fence = claim.rules.fence.clone();
-    let mark = state.fence(&fence).mark;
+    let (mark, lease) = (state.fence(&fence).mark, state.fence(&fence).lease);
     let Some(token) = claim.token else {
-        return (!claim.exempt).then_some(Reject::Missing { fence, name: None });
+        return match lease {
+            _ if claim.exempt && claim.lease.is_none() => Ok(()),
+            Some(_) => Err(required(claim, "the push carries no token")),
+            None => Err(Reject::Missing { fence, name: None }),
+        };
     };
     if !claim.rules.accept.admits(token, mark) {
-        return Some(Reject::Stale { fence, token, mark });
+        return Err(Reject::Stale { fence, token, mark });
     }
-    let limit = claim.rules.max_jump?;
-    (token.get() - mark.get() > limit).then_some(Reject::Jump { fence, token, mark, limit })
+    if let Some(limit) = claim.rules.max_jump.filter(|limit| token.get() - mark.get() > *limit) {
+        return Err(Reject::Jump { fence, token, mark, limit });
+    }
+    match lease {
+        Some(_) if claim.lease.is_none() => Err(required(claim, "the push does not carry it")),
+        // Which token it is is public: it proves nothing by itself, and no other is granted.
+        Some(lease) if lease.lease.token != token => {
+            Err(required(claim, &format!("token {token} is not the lease's, {}", lease.lease.token)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn required(claim: &Claim<'_>, why: &str) -> Reject {
+    Reject::LeaseRequired { fence: claim.rules.fence.clone(), why: why.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Accept, Code, flight::tests::in_flight, token::Mark};
+    use crate::{
+        Accept, Code, Lease, LeaseState, Proposal, Standing,
+        flight::tests::{in_flight, oid},
+        lease_record::tests::{lease, secret},
+        token::Mark,
+    };
 
     fn token(n: u64) -> Token {
         n.try_into().unwrap()
+    }
+
+    fn now() -> Stamp {
+        Stamp { boot: "b".to_owned(), uptime_ms: 0, unix_ms: 0 }
     }
 
     fn state(mark: u64, slot: Option<u64>) -> State {
@@ -86,8 +154,8 @@ mod tests {
 
     fn code(decision: Decision) -> &'static str {
         match decision {
-            Decision::Admit { overruled: None } => "admit",
-            Decision::Admit { overruled: Some(_) } => "overruled",
+            Decision::Admit { overruled: None, .. } => "admit",
+            Decision::Admit { overruled: Some(_), .. } => "overruled",
             Decision::Wait(_) => "wait",
             Decision::Refuse(reject) => reject.code().as_str(),
         }
@@ -125,8 +193,8 @@ mod tests {
             (&observe, 5, None, Some(6), false, "admit"),
             (&observe, 5, Some(9), Some(4), false, "wait"),
         ] {
-            let claim = Claim { rules, token: offered.map(token), exempt };
-            let decision = decide(&state(mark, slot), &[claim]);
+            let claim = Claim { rules, token: offered.map(token), exempt, guarded: true, lease: None };
+            let decision = decide(&state(mark, slot), &[claim], &now());
             assert_eq!(code(decision), expected, "mark {mark} slot {slot:?} token {offered:?} exempt {exempt}");
         }
     }
@@ -137,14 +205,14 @@ mod tests {
         let deploy = Rules { fence: FenceName::parse(b"deploy").unwrap(), ..repo.clone() };
         let claims = |repo_token, deploy_token| {
             [
-                Claim { rules: &deploy, token: Some(token(deploy_token)), exempt: false },
-                Claim { rules: &repo, token: Some(token(repo_token)), exempt: false },
+                Claim { rules: &deploy, token: Some(token(deploy_token)), exempt: false, guarded: true, lease: None },
+                Claim { rules: &repo, token: Some(token(repo_token)), exempt: false, guarded: true, lease: None },
             ]
         };
-        assert_eq!(code(decide(&state(5, None), &claims(5, 1))), Code::Stale.as_str());
-        assert_eq!(code(decide(&state(5, None), &claims(6, 1))), "admit");
-        assert_eq!(code(decide(&state(5, Some(6)), &claims(7, 1))), "wait");
-        assert_eq!(code(decide(&state(5, Some(6)), &claims(7, 1)[..1])), "admit");
+        assert_eq!(code(decide(&state(5, None), &claims(5, 1), &now())), Code::Stale.as_str());
+        assert_eq!(code(decide(&state(5, None), &claims(6, 1), &now())), "admit");
+        assert_eq!(code(decide(&state(5, Some(6)), &claims(7, 1), &now())), "wait");
+        assert_eq!(code(decide(&state(5, Some(6)), &claims(7, 1)[..1], &now())), "admit");
     }
 
     #[test]
@@ -152,16 +220,80 @@ mod tests {
         let repo = Rules { max_jump: Some(10), ..Rules::for_repo() };
         let watch =
             Rules { fence: FenceName::parse(b"watch").unwrap(), mode: Mode::Observe, max_jump: None, ..repo.clone() };
-        let claim = |rules, n| Claim { rules, token: Some(token(n)), exempt: false };
+        let claim = |rules, n| Claim { rules, token: Some(token(n)), exempt: false, guarded: true, lease: None };
         let mut state = state(5, Some(6));
         let stake = crate::Stake { fence: watch.fence.clone(), ..state.in_flight[0].stakes[0].clone() };
         state.in_flight[0].stakes.push(stake);
         for claims in [[claim(&watch, 7), claim(&repo, 7)], [claim(&repo, 7), claim(&watch, 7)]] {
-            assert_eq!(decide(&state, &claims), Decision::Wait(FenceName::repo()));
+            assert_eq!(decide(&state, &claims, &now()), Decision::Wait(FenceName::repo()));
         }
         // Where only the observing one is occupied, the other's rule is not suspended.
         state.in_flight[0].stakes.remove(0);
         let far = [claim(&watch, 99), claim(&repo, 99)];
-        assert_eq!(code(decide(&state, &far)), "FENCE-JUMP");
+        assert_eq!(code(decide(&state, &far, &now())), "FENCE-JUMP");
+    }
+
+    /// Fence `repo` under the lease of agent 1, which is held and has token 5.
+    fn leased(slot: Option<u64>) -> State {
+        let mut state = state(4, slot);
+        let standing = Standing {
+            commit: oid("a"),
+            parent: oid("9"),
+            lease: lease(1, 5, LeaseState::Held),
+            since: now(),
+            heard: now(),
+            progress: None,
+        };
+        state.leases.insert(FenceName::repo(), standing);
+        state
+    }
+
+    fn moves_to(lease: Lease, secret: Option<crate::Secret>) -> LeaseAsk {
+        let parents = oid("9").into_iter().collect();
+        LeaseAsk { lease: Some(Proposal { commit: oid("b").unwrap(), parents, lease }), secret, ..LeaseAsk::default() }
+    }
+
+    #[test]
+    fn a_fence_with_a_lease_is_written_by_its_holder() {
+        let enforce = Rules::for_repo();
+        let observe = Rules { mode: Mode::Observe, ..enforce.clone() };
+        let advance = moves_to(lease(1, 6, LeaseState::Held), Some(secret(1)));
+        let release = moves_to(lease(1, 5, LeaseState::Released), Some(secret(1)));
+        let skip = moves_to(lease(1, 7, LeaseState::Held), Some(secret(1)));
+        let unproven = moves_to(lease(1, 6, LeaseState::Held), None);
+        let zombie = moves_to(lease(3, 4, LeaseState::Held), Some(secret(3)));
+        let ask = LeaseAsk { only_asks: true, ..LeaseAsk::default() };
+        for (slot, offered, exempt, asked, enforced, observed) in [
+            (None, Some(5), false, Some(&advance), "admit", "admit"),
+            (None, Some(5), false, Some(&release), "admit", "admit"),
+            (None, Some(5), false, None, "FENCE-LEASE-REQUIRED", "overruled"),
+            (None, Some(6), false, Some(&advance), "FENCE-LEASE-REQUIRED", "overruled"),
+            (None, Some(4), false, Some(&advance), "FENCE-STALE", "overruled"),
+            (None, None, false, None, "FENCE-LEASE-REQUIRED", "overruled"),
+            (None, None, true, None, "admit", "admit"),
+            (None, None, true, Some(&advance), "FENCE-LEASE-REQUIRED", "overruled"),
+            // Whatever the fence says of the token, nobody moves a lease against its rule.
+            (None, Some(5), false, Some(&skip), "FENCE-LEASE-INVALID", "FENCE-LEASE-INVALID"),
+            (None, Some(5), false, Some(&unproven), "FENCE-LEASE-REQUIRED", "FENCE-LEASE-REQUIRED"),
+            (None, Some(4), false, Some(&zombie), "FENCE-STALE", "FENCE-LEASE-LOST"),
+            (None, Some(5), false, Some(&zombie), "FENCE-LEASE-LOST", "FENCE-LEASE-LOST"),
+            // The push in the slot may be the one that moves the lease to where this one has it.
+            (Some(5), Some(6), false, Some(&advance), "wait", "wait"),
+            (Some(5), Some(5), false, Some(&skip), "wait", "wait"),
+            (Some(5), Some(5), false, None, "FENCE-LEASE-REQUIRED", "wait"),
+            (Some(5), None, false, Some(&ask), "FENCE-LEASE-REQUIRED", "FENCE-LEASE-HELD"),
+        ] {
+            for (rules, expected) in [(&enforce, enforced), (&observe, observed)] {
+                let claim = Claim { rules, token: offered.map(token), exempt, guarded: true, lease: asked };
+                let decision = decide(&leased(slot), &[claim], &now());
+                assert_eq!(code(decision), expected, "{:?} slot {slot:?} token {offered:?} {asked:?}", rules.mode);
+            }
+        }
+        let alone = Claim { rules: &observe, token: None, exempt: false, guarded: false, lease: Some(&ask) };
+        assert_eq!(code(decide(&leased(Some(5)), &[alone], &now())), "FENCE-LEASE-HELD");
+        let taken = moves_to(lease(2, 6, LeaseState::Held), None);
+        let takes = Claim { lease: Some(&taken), ..alone };
+        assert_eq!(code(decide(&leased(None), &[takes], &now())), "FENCE-LEASE-HELD");
+        assert_eq!(code(decide(&leased(Some(5)), &[takes], &now())), "wait");
     }
 }

@@ -1,6 +1,9 @@
 //! The lines of the log.
 
-use crate::{Code, Evidence, FenceName, LineHash, Mark, Place, Plan, PushId, ReceivePack, Source, State, Token, text};
+use crate::{
+    Code, Evidence, FenceName, LeaseChange, LeaseId, LeaseMove, LineHash, Mark, Place, Plan, PushId, ReceivePack,
+    Source, Stamp, Standing, State, Token, text,
+};
 use serde::{Deserialize, Serialize};
 
 /// One line: what happened, when, and which line came before.
@@ -112,6 +115,9 @@ pub enum Event {
         /// The other fences it touches.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         also: Vec<Stake>,
+        /// What becomes of leases when it lands.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        leases: Vec<LeaseChange>,
         /// In observe mode: the code with which it would have been refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<Code>,
@@ -173,6 +179,25 @@ pub enum Event {
         /// Who raised it.
         pusher: String,
     },
+    /// A lease went to a new owner.
+    #[serde(rename = "lease.granted")]
+    LeaseGranted(LeaseLine),
+    /// A lease's owner went on to the next token.
+    #[serde(rename = "lease.advanced")]
+    LeaseAdvanced(LeaseLine),
+    /// A lease's owner gave it back.
+    #[serde(rename = "lease.released")]
+    LeaseReleased(LeaseLine),
+    /// A lease was taken away from its owner.
+    #[serde(rename = "lease.revoked")]
+    LeaseRevoked(LeaseLine),
+    /// A lease is not as the log knows it: it was there before the gate, or somebody has written to
+    /// the refs on the server. From here on it counts as it was found.
+    #[serde(rename = "lease.found")]
+    LeaseFound(LeaseLine),
+    /// A lease's owner is alive.
+    #[serde(rename = "lease.renewed")]
+    LeaseRenewed(Renewed),
     /// A waiting newer push asked the receive-pack of this one to end.
     #[serde(rename = "push.evicted")]
     PushEvicted {
@@ -184,6 +209,74 @@ pub enum Event {
         #[serde(flatten)]
         who: Who,
     },
+}
+
+/// A lease as it stands from here on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseLine {
+    /// The fence.
+    pub fence: FenceName,
+    /// The push that did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushId>,
+    /// The fence's mark is at least this from now on.
+    pub mark: Mark,
+    /// How it stands.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// How long it was held, where an ownership ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_ms: Option<u64>,
+    /// Who did it.
+    pub pusher: String,
+}
+
+/// A sign of life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewed {
+    /// The fence.
+    pub fence: FenceName,
+    /// The ownership.
+    pub lease: LeaseId,
+    /// Its token.
+    pub token: Token,
+    /// When it was heard.
+    pub heard: Stamp,
+    /// What the owner said of its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    /// Who sent it.
+    #[serde(flatten)]
+    pub who: Who,
+}
+
+impl LeaseChange {
+    /// The line that says that this has landed; `state` is what was known before.
+    pub fn on_record(&self, push: Option<PushId>, pusher: &str, state: &State) -> Event {
+        let fence = state.fence(&self.fence);
+        let before = fence.lease.filter(|lease| lease.is_held());
+        let held = match self.change {
+            LeaseMove::Release => Some(self.standing.since.age_at(&self.standing.heard)),
+            LeaseMove::Revoke => before.map(|before| before.since.age_at(&self.standing.heard)),
+            // It expired at some time after its owner was last heard of.
+            LeaseMove::Grant => before.map(|before| before.since.age_at(&before.heard)),
+            LeaseMove::Advance | LeaseMove::Renew => None,
+        };
+        let line = LeaseLine {
+            fence: self.fence.clone(),
+            push,
+            mark: fence.mark.max(self.raises_to),
+            standing: self.standing.clone(),
+            held_ms: held.map(|held| u64::try_from(held.as_millis()).unwrap_or(u64::MAX)),
+            pusher: pusher.to_owned(),
+        };
+        match self.change {
+            LeaseMove::Grant => Event::LeaseGranted(line),
+            LeaseMove::Advance | LeaseMove::Renew => Event::LeaseAdvanced(line),
+            LeaseMove::Release => Event::LeaseReleased(line),
+            LeaseMove::Revoke => Event::LeaseRevoked(line),
+        }
+    }
 }
 
 /// A refusal, or what would have been one.

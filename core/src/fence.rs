@@ -1,12 +1,14 @@
 //! One fence as it stands.
 
-use crate::{FenceName, InFlight, Mark, State};
+use crate::{FenceName, InFlight, Mark, Standing, State};
 
-/// A fence: its mark, and the push that is in its slot.
+/// A fence: its mark, its lease, and the push that is in its slot.
 #[derive(Debug, Clone)]
 pub struct Fence<'a> {
     /// The newest token that has moved one of its refs.
     pub mark: Mark,
+    /// Its lease, where it has ever granted one.
+    pub lease: Option<&'a Standing>,
     /// The pushes that have been let through and are not settled. In enforce mode at most one;
     /// in observe mode nobody is kept out, so there can be more.
     pub slot: Vec<&'a InFlight>,
@@ -24,6 +26,7 @@ impl State {
     pub fn fence(&self, name: &FenceName) -> Fence<'_> {
         Fence {
             mark: self.marks.get(name).copied().unwrap_or_default(),
+            lease: self.leases.get(name),
             slot: self.in_flight.iter().filter(|flight| self.is_in_the_way(flight, name)).collect(),
         }
     }

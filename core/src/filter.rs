@@ -46,6 +46,12 @@ impl Filter {
                 wanted(refused.fence.as_ref(), refused.token)
             }
             Event::MarkRaised { fence, .. } | Event::MarkLowered { fence, .. } => wanted(Some(fence), None),
+            Event::LeaseGranted(line)
+            | Event::LeaseAdvanced(line)
+            | Event::LeaseReleased(line)
+            | Event::LeaseRevoked(line)
+            | Event::LeaseFound(line) => wanted(Some(&line.fence), Some(line.standing.lease.token)),
+            Event::LeaseRenewed(renewed) => wanted(Some(&renewed.fence), Some(renewed.token)),
             Event::LogBegun { .. }
             | Event::LogRecovered { .. }
             | Event::LogRotated { .. }
@@ -68,6 +74,12 @@ fn pusher_of(event: &Event) -> Option<&str> {
         | Event::LogRepaired { pusher, .. }
         | Event::MarkRaised { pusher, .. }
         | Event::MarkLowered { pusher, .. } => Some(pusher),
+        Event::LeaseGranted(line)
+        | Event::LeaseAdvanced(line)
+        | Event::LeaseReleased(line)
+        | Event::LeaseRevoked(line)
+        | Event::LeaseFound(line) => Some(&line.pusher),
+        Event::LeaseRenewed(renewed) => Some(&renewed.who.pusher),
         Event::PushAccepted { who, .. } | Event::PushEvicted { who, .. } => Some(&who.pusher),
         Event::PushRejected(refused) | Event::PushObserved(refused) => Some(&refused.who.pusher),
         Event::LogRecovered { .. } | Event::SettingsChanged { .. } | Event::PushSettled { .. } => None,
@@ -87,7 +99,7 @@ mod tests {
         "moved":1,"count":1,"evidence":"refs-moved""#;
 
     fn line(event: &str) -> Line {
-        let head = r#"{"seq":7,"time":"2026-01-02T03:04:05.678Z","prev":"","#;
+        let head = r#"{"seq":7,"time":"2026-01-02T03:04:05.678Z","prev":"0000000000000000000000000000000000000000000000000000000000000000","#;
         serde_json::from_str(&format!("{head}{event}}}")).unwrap()
     }
 

@@ -1,7 +1,7 @@
 //! The note of a push that has been let through and whose refs git is still updating.
 
-use crate::{FenceName, ObjectId, Place, ReceivePack, RefName, Stake, Token, Who};
-use serde::{Deserialize, Serialize};
+use crate::{FenceName, LeaseChange, ObjectId, Place, ReceivePack, RefName, Stake, Token, Who};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
@@ -96,10 +96,14 @@ pub struct InFlight {
     pub push: PushId,
     /// When it was let through.
     pub time: String,
-    /// The fences it touches, with its tokens.
+    /// The fences it touches, with its tokens: at least one.
+    #[serde(deserialize_with = "at_least_one")]
     pub stakes: Vec<Stake>,
     /// The refs it is to move.
     pub plan: Plan,
+    /// What becomes of leases when it lands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseChange>,
     /// Who pushes.
     pub who: Who,
     /// Where it runs.
@@ -119,6 +123,12 @@ impl InFlight {
     pub fn token_for(&self, fence: &FenceName) -> Option<Token> {
         self.stakes.iter().find(|stake| stake.fence == *fence)?.token
     }
+}
+
+/// A push that touches no fence is not in flight. What settles it relies on that.
+fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Stake>, D::Error> {
+    let stakes = Vec::deserialize(deserializer)?;
+    if stakes.is_empty() { Err(D::Error::custom("a push in flight that touches no fence")) } else { Ok(stakes) }
 }
 
 #[cfg(test)]
@@ -148,10 +158,19 @@ pub(crate) mod tests {
                 mark: crate::Mark::default(),
             }],
             plan: Plan::of(refs.collect()),
+            leases: Vec::new(),
             who: Who { owner: None, pusher: "tester".to_owned(), address: None },
             place: Place { boot: "b".to_owned(), machine: None, pid_ns: 1, uptime_ms: 0 },
             receive_pack: None,
         }
+    }
+
+    #[test]
+    fn a_push_that_touches_no_fence_is_not_in_flight() {
+        let mut json = serde_json::to_value(in_flight(1, Some(5), &[])).unwrap();
+        assert!(serde_json::from_value::<InFlight>(json.clone()).is_ok());
+        json["stakes"] = serde_json::json!([]);
+        assert!(serde_json::from_value::<InFlight>(json).is_err());
     }
 
     #[test]

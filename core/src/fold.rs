@@ -1,6 +1,6 @@
 //! The state of all fences: the fold of the log.
 
-use crate::{Event, FenceName, InFlight, Mark, PushId};
+use crate::{Event, FenceName, InFlight, LeaseLine, Mark, PushId, Renewed, Standing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -12,6 +12,9 @@ pub const LOG_VERSION: u32 = 1;
 pub struct State {
     /// The marks of the fences that have been written to.
     pub marks: BTreeMap<FenceName, Mark>,
+    /// The leases of the fences that have granted one, as they stand.
+    #[serde(default)]
+    pub leases: BTreeMap<FenceName, Standing>,
     /// The pushes that have been let through and not settled, oldest first.
     pub in_flight: Vec<InFlight>,
     /// The settings of the last push.
@@ -50,20 +53,30 @@ impl State {
             Event::LogRotated { state, .. } => *self = State::clone(state),
             Event::MarkLowered { fence, mark, .. } => _ = self.marks.insert(fence.clone(), *mark),
             Event::SettingsChanged { settings } => {
-                self.settings = Some(settings.clone());
+                // As a checkpoint writes it, where nothing and null are one.
+                self.settings = (!settings.is_null()).then(|| settings.clone());
                 self.settings_since = seq;
             }
-            Event::MarkRaised { fence, mark, .. } => {
-                let old = self.marks.entry(fence.clone()).or_default();
-                *old = (*old).max(*mark);
+            Event::MarkRaised { fence, mark, .. } => self.raise(fence, *mark),
+            Event::LeaseGranted(line)
+            | Event::LeaseAdvanced(line)
+            | Event::LeaseReleased(line)
+            | Event::LeaseRevoked(line)
+            | Event::LeaseFound(line) => self.move_lease(line),
+            Event::LeaseRenewed(Renewed { fence, lease, heard, progress, .. }) => {
+                if let Some(standing) = self.leases.get_mut(fence).filter(|standing| standing.lease.id == *lease) {
+                    standing.heard = heard.clone();
+                    standing.progress.clone_from(progress);
+                }
             }
             Event::PushAccepted { push, .. } if push.0 != seq => return Err(FoldError::WrongId(*push, seq)),
-            Event::PushAccepted { push, stake, also, who, plan, receive_pack, place, .. } => {
+            Event::PushAccepted { push, stake, also, leases, who, plan, receive_pack, place, .. } => {
                 self.in_flight.push(InFlight {
                     push: *push,
                     time: time.to_owned(),
                     stakes: [std::slice::from_ref(stake), also].concat(),
                     plan: plan.clone(),
+                    leases: leases.clone(),
                     who: who.clone(),
                     place: place.clone(),
                     receive_pack: *receive_pack,
@@ -80,6 +93,22 @@ impl State {
         }
         Ok(())
     }
+
+    fn raise(&mut self, fence: &FenceName, mark: Mark) {
+        let old = self.marks.entry(fence.clone()).or_default();
+        *old = (*old).max(mark);
+    }
+
+    /// A beat may have come between the push that moved the lease and its settlement.
+    fn move_lease(&mut self, line: &LeaseLine) {
+        let mut standing = line.standing.clone();
+        if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
+            standing.heard = standing.heard.or_later(&before.heard);
+            standing.progress.clone_from(&before.progress);
+        }
+        self.leases.insert(line.fence.clone(), standing);
+        self.raise(&line.fence, line.mark);
+    }
 }
 
 #[cfg(test)]
@@ -88,12 +117,13 @@ mod tests {
     use crate::{Evidence, Source, flight::tests::in_flight};
 
     fn accepted(seq: u64, token: Option<u64>) -> Event {
-        let InFlight { push, stakes, plan, who, place, receive_pack, .. } =
+        let InFlight { push, stakes, plan, leases, who, place, receive_pack, .. } =
             in_flight(seq, token, &[("refs/heads/a", "a", "b")]);
         Event::PushAccepted {
             push,
             stake: stakes[0].clone(),
             also: vec![],
+            leases,
             code: None,
             reason: None,
             source: Source::Option,
@@ -127,6 +157,13 @@ mod tests {
 
     fn mark(state: &State) -> u64 {
         state.fence(&FenceName::repo()).mark.get()
+    }
+
+    #[test]
+    fn settings_of_nothing_are_none_with_a_checkpoint_and_without() {
+        let state = fold(&[Event::SettingsChanged { settings: serde_json::Value::Null }]).unwrap();
+        let json = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
     }
 
     #[test]

@@ -9,8 +9,10 @@
 //! 1. [`State`] is the fold of the log's [`Event`]s.
 //! 2. For each push that is in flight and over, [`settle`] compares the refs with what the record
 //!    says they were, and its result is folded in: a token is spent if a ref moved, and only then.
+//!    Where a lease's ref is not where the log has it, [`Fence::lease_found`] is what to take down first.
 //! 3. [`decide`] judges the new push against the marks. It may say "wait": somebody's refs are
 //!    still moving.
+//!    What it asks of leases is judged by [`judge_lease`].
 //! 4. An admitted push becomes an [`InFlight`] record, and from then on occupies its fences.
 //!
 //! What this crate does not guarantee: that the caller holds the lock, reads refs the way that
@@ -18,14 +20,15 @@
 //! work, in `hook/`.
 //!
 //! ```
-//! use git_fence_core::{decide, Claim, Decision, Reject, Rules, State, Token};
+//! use git_fence_core::{decide, Claim, Decision, Rules, Stamp, State, Token};
 //!
 //! let rules = Rules::for_repo();
 //! let token = Token::parse(b"5").unwrap();
-//! let claim = Claim { rules: &rules, token: Some(token), exempt: false };
+//! let claim = Claim { rules: &rules, token: Some(token), exempt: false, guarded: true, lease: None };
+//! let now = Stamp { boot: "b".to_owned(), uptime_ms: 0, unix_ms: 0 };
 //!
 //! // Nothing has been pushed yet, so the mark is 0 and 5 is above it.
-//! assert!(matches!(decide(&State::default(), &[claim]), Decision::Admit { overruled: None }));
+//! assert!(matches!(decide(&State::default(), &[claim], &now), Decision::Admit { overruled: None, .. }));
 //! assert!(Token::parse(b"05").is_err());
 //! ```
 
@@ -36,6 +39,11 @@ mod fence;
 mod filter;
 mod flight;
 mod fold;
+mod found;
+mod lease;
+mod lease_record;
+mod lease_tally;
+mod length;
 mod names;
 mod object_id;
 mod offer;
@@ -44,6 +52,7 @@ mod push;
 mod rules;
 mod settle;
 mod spread;
+mod stamp;
 mod tally;
 pub mod text;
 mod token;
@@ -51,11 +60,19 @@ mod verdict;
 
 pub use chain::{LineHash, hash_line};
 pub use decide::{Claim, Decision, decide};
-pub use event::{AskedRef, Event, Line, Refused, Stake, Who};
+pub use event::{AskedRef, Event, LeaseLine, Line, Refused, Renewed, Stake, Who};
 pub use fence::Fence;
 pub use filter::Filter;
 pub use flight::{InFlight, Plan, PlannedRef, PushId};
 pub use fold::{FoldError, LOG_VERSION, State};
+pub use found::Found;
+pub use lease::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
+pub use lease_record::{
+    Beat, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words, nonce_of,
+    owner_name,
+};
+pub use lease_tally::LeaseTally;
+pub use length::length_of_time;
 pub use names::{FenceName, FenceNameError, RefName};
 pub use object_id::{ObjectId, ObjectIdError};
 pub use offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};
@@ -64,6 +81,7 @@ pub use push::{Command, Push, PushError};
 pub use rules::{Accept, Mode, Rules, Settings, Syslog};
 pub use settle::{Evidence, Settlement, refs_say_over, settle};
 pub use spread::Spread;
+pub use stamp::Stamp;
 pub use tally::{FenceTally, Observed, Tally};
 pub use token::{Mark, Token, TokenError};
-pub use verdict::{Code, Reject};
+pub use verdict::{Code, HeldBy, Reject};

@@ -91,9 +91,10 @@ impl RefName {
         self.0.len() > 4096
     }
 
-    /// Whether this is where leases live: `refs/fence/…`, never guarded by any fence.
+    /// Whether this is where leases live: `refs/fence/…`, never guarded by any fence. A ref that is
+    /// called `refs/fence` would leave no room for them.
     pub fn is_lease(&self) -> bool {
-        self.0.starts_with(b"refs/fence/")
+        self.0.strip_prefix(b"refs/fence").is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     }
 
     /// Whether each worktree has a ref of this name of its own.

@@ -1,6 +1,6 @@
 //! The tokens that a push brings along, and where they came from.
 
-use crate::{FenceName, Reject, Settings, Token, text};
+use crate::{FenceName, Reject, Secret, Settings, Token, text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Offer {
     tokens: BTreeMap<FenceName, Token>,
+    /// The secrets by which a holder proves that a lease is its own.
+    secrets: BTreeMap<FenceName, Secret>,
     /// Who the pusher says it is, for the record only.
     pub owner: Option<String>,
 }
@@ -36,6 +38,11 @@ impl Offer {
     /// The token for `fence`.
     pub fn token(&self, fence: &FenceName) -> Option<Token> {
         self.tokens.get(fence).copied()
+    }
+
+    /// The holder's secret for the lease of `fence`.
+    pub fn secret(&self, fence: &FenceName) -> Option<&Secret> {
+        self.secrets.get(fence)
     }
 
     /// Whether there is no token at all.
@@ -63,7 +70,7 @@ pub enum OptionsError {
     Absent(usize),
 }
 
-/// Reads the options that are ours: `fence-token`, `fence-owner`. Others are left to others.
+/// Reads the options that are ours: `fence-token`, `fence-holder`, `fence-owner`. Others are left to others.
 pub fn read_options(options: &[Vec<u8>], settings: &Settings) -> Result<Offer, Reject> {
     if options.len() > MOST_OPTIONS {
         return Err(Reject::malformed(format!("{} push options: at most {MOST_OPTIONS} are read", options.len())));
@@ -78,21 +85,32 @@ pub fn read_options(options: &[Vec<u8>], settings: &Settings) -> Result<Offer, R
             )));
         }
         let (key, value) = match option.iter().position(|b| *b == b'=') {
-            Some(at) => (&option[..at], &option[at + 1..]),
+            Some(at) => option.split_at(at + 1),
             None => (&option[..], &b""[..]),
         };
         match key {
-            b"fence-token" => {
+            b"fence-token=" => {
                 let (fence, token) = read_token(value, settings).map_err(|why| {
                     Reject::malformed_token(format!("push option {} holds no token: {why}", text::quoted(option)))
                 })?;
                 offer.add(fence, token)?;
             }
-            b"fence-owner" => offer.owner = Some(text::one_line(value, 200)),
+            b"fence-holder=" => {
+                // Never repeated: messages are shown, kept and forwarded.
+                let unreadable =
+                    |why: String| Reject::malformed(format!("push option fence-holder holds no secret: {why}"));
+                let (fence, secret) = split_fence(value, settings).map_err(unreadable)?;
+                let secret =
+                    Secret::parse(secret).ok_or_else(|| unreadable("expected 64 hexadecimal digits".to_owned()))?;
+                if offer.secrets.insert(fence, secret.clone()).is_some_and(|other| other != secret) {
+                    return Err(unreadable("it is there twice".to_owned()));
+                }
+            }
+            b"fence-owner=" => offer.owner = Some(text::one_line(value, 200)),
             // A misspelt option must not pass for no option where tokenless pushes are let through.
             _ => {
                 return Err(Reject::malformed(format!(
-                    "push option {} is not known: there are fence-token and fence-owner",
+                    "push option {} is not known: there are fence-token, fence-holder and fence-owner",
                     text::quoted(option)
                 )));
             }
@@ -108,17 +126,22 @@ pub fn read_trailer(value: &[u8], object: &str, settings: &Settings) -> Result<(
     })
 }
 
-/// `<n>` is for the fence `repo`, `<fence>:<n>` for the one it names, which must be there.
 fn read_token(value: &[u8], settings: &Settings) -> Result<(FenceName, Token), String> {
-    let (fence, digits) = match value.iter().position(|b| *b == b':') {
+    let (fence, digits) = split_fence(value, settings)?;
+    let token = Token::parse(digits).map_err(|e| e.to_string())?;
+    Ok((fence, token))
+}
+
+/// `<n>` is for the fence `repo`, `<fence>:<n>` for the one it names, which must be there.
+fn split_fence<'v>(value: &'v [u8], settings: &Settings) -> Result<(FenceName, &'v [u8]), String> {
+    let (fence, rest) = match value.iter().position(|b| *b == b':') {
         Some(at) => (FenceName::parse(&value[..at]).map_err(|e| e.to_string())?, &value[at + 1..]),
         None => (FenceName::repo(), value),
     };
     if settings.rules(&fence).is_none() {
         return Err(format!("this repository has no fence '{fence}'"));
     }
-    let token = Token::parse(digits).map_err(|e| e.to_string())?;
-    Ok((fence, token))
+    Ok((fence, rest))
 }
 
 #[cfg(test)]
@@ -174,6 +197,8 @@ mod tests {
             "fence-token=repo:",
             "fence-token=repo:deploy:5",
             "fence-tokn=5",
+            "fence-owner",
+            "fence-holder",
             "fence-",
             &long,
             &owner,

@@ -56,8 +56,12 @@ impl Push {
 impl Command {
     fn parse(line: &[u8]) -> Option<Command> {
         let mut fields = line.splitn(3, |b| *b == b' ');
-        let claimed = ObjectId::parse(fields.next()?).ok()?;
-        let new = ObjectId::parse(fields.next()?).ok()?;
+        let (old, new) = (fields.next()?, fields.next()?);
+        // One repository has one hash.
+        if old.len() != new.len() {
+            return None;
+        }
+        let (claimed, new) = (ObjectId::parse(old).ok()?, ObjectId::parse(new).ok()?);
         let name = fields.next().filter(|name| !name.is_empty())?;
         Some(Command { name: RefName::new(name), claimed, new })
     }
@@ -91,7 +95,13 @@ mod tests {
             let read = Push::parse(&whole.as_bytes()[..cut]);
             assert!(read.is_err() || cut == line("refs/heads/a").len(), "cut at {cut}: {read:?}");
         }
-        for bad in ["\n", "x\n", "0 0 refs/heads/a\n", &format!("{} {} \n", "0".repeat(40), "a".repeat(40))] {
+        for bad in [
+            "\n",
+            "x\n",
+            "0 0 refs/heads/a\n",
+            &format!("{} {} \n", "0".repeat(40), "a".repeat(40)),
+            &format!("{} {} refs/heads/a\n", "0".repeat(40), "a".repeat(64)),
+        ] {
             assert!(matches!(Push::parse(bad.as_bytes()), Err(PushError::Line { line: 1, .. })), "{bad:?}");
         }
     }

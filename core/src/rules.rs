@@ -1,6 +1,6 @@
 //! What the settings say: which refs a fence guards and how it judges.
 
-use crate::{FenceName, Mark, RefName, Token};
+use crate::{FenceName, Mark, RefName, Token, Ttl};
 use gix_glob::wildmatch::Mode as Glob;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
@@ -60,6 +60,11 @@ pub struct Rules {
     /// After how long a waiting newer push ends the one it waits for.
     #[serde(rename = "evict_after_ms", serialize_with = "as_optional_milliseconds")]
     pub evict_after: Option<Duration>,
+    /// The longest TTL that a lease may have.
+    #[serde(rename = "lease_max_ttl_s")]
+    pub lease_max_ttl: Ttl,
+    /// The pushers who may take a lease away from its holder.
+    pub allow_revoke: Vec<String>,
 }
 
 impl Rules {
@@ -75,6 +80,8 @@ impl Rules {
             wait: Duration::from_secs(30),
             max_jump: None,
             evict_after: None,
+            lease_max_ttl: Ttl::ONE_DAY,
+            allow_revoke: Vec::new(),
         }
     }
 
@@ -88,6 +95,11 @@ impl Rules {
     /// Whether `pusher`, as the host names it to the byte, may push here without a token.
     pub fn exempts(&self, pusher: &[u8]) -> bool {
         self.tokenless || self.exempt.iter().any(|name| name.as_bytes() == pusher)
+    }
+
+    /// Whether `pusher`, as the host names it to the byte, may take a lease away.
+    pub fn lets_revoke(&self, pusher: &[u8]) -> bool {
+        self.allow_revoke.iter().any(|name| name.as_bytes() == pusher)
     }
 }
 
@@ -182,7 +194,10 @@ mod tests {
         let mut everything = Rules::for_repo();
         everything.refs = vec!["refs/*".to_owned()];
         assert!(everything.guards(&RefName::new("refs/changes/1")));
-        assert!(!everything.guards(&RefName::new("refs/fence/repo/lease")));
+        for name in ["refs/fence/repo/lease", "refs/fence"] {
+            assert!(!everything.guards(&RefName::new(name)), "{name}");
+        }
+        assert!(everything.guards(&RefName::new("refs/fences/x")));
     }
 
     #[test]

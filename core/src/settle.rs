@@ -1,6 +1,6 @@
 //! What became of a push that is over.
 
-use crate::{Event, FenceName, InFlight, ObjectId, PlannedRef, Stake, State};
+use crate::{Event, FenceName, InFlight, LeaseChange, LeasePart, ObjectId, PlannedRef, Stake, State};
 use serde::{Deserialize, Serialize};
 
 /// How a push is known to be over.
@@ -24,11 +24,14 @@ pub struct Settlement {
     pub spent: Vec<FenceName>,
     /// How many refs moved.
     pub moved: usize,
+    /// What became of leases.
+    pub leases: Vec<LeaseChange>,
 }
 
 impl Settlement {
-    /// The line that says what became of `flight`; `state` is what was known before.
-    pub fn on_record(self, flight: &InFlight, state: &State, count: usize, evidence: Evidence) -> Event {
+    /// The lines that say what became of `flight`; `state` is what was known before. A log that ends
+    /// between them is put right by the next look at the lease's ref.
+    pub fn on_record(self, flight: &InFlight, state: &State, count: usize, evidence: Evidence) -> Vec<Event> {
         let mut stakes = flight.stakes.iter().map(|stake| {
             let mark = state.fence(&stake.fence).mark;
             let spent = stake.token.filter(|_| self.spent.contains(&stake.fence));
@@ -36,15 +39,11 @@ impl Settlement {
         });
         let first = stakes.next().expect("a push in flight has a stake in at least one fence");
         let also = stakes.collect();
-        Event::PushSettled {
-            push: flight.push,
-            stake: first,
-            also,
-            spent: self.spent,
-            moved: self.moved,
-            count,
-            evidence,
-        }
+        let Settlement { spent, moved, leases } = self;
+        let settled = Event::PushSettled { push: flight.push, stake: first, also, spent, moved, count, evidence };
+        let pusher = &flight.who.pusher;
+        let leases = leases.iter().map(|change| change.on_record(Some(flight.push), pusher, state));
+        std::iter::once(settled).chain(leases).collect()
     }
 }
 
@@ -52,15 +51,28 @@ impl Settlement {
 /// order of `plan`). A token is spent where one of its fence's refs differs, and only there.
 ///
 /// Only for pushes that are over, and with the lock held: while the push is in its slot nobody else
-/// moves these refs, so a difference is its doing.
+/// moves these refs, so a difference is its doing. Heartbeats alone take no slot.
 pub fn settle(flight: &InFlight, plan: &[PlannedRef], seen: &[Option<ObjectId>]) -> Settlement {
     let moved: Vec<&PlannedRef> =
-        plan.iter().zip(seen).filter(|(planned, now)| planned.old != **now).map(|(planned, _)| planned).collect();
+        plan.iter().zip(seen).filter(|(planned, now)| is_its_doing(planned, now)).map(|(planned, _)| planned).collect();
     let spent = |fence: &&FenceName| moved.iter().any(|planned| planned.fence == **fence);
     Settlement {
         spent: flight.stakes.iter().map(|stake| &stake.fence).filter(spent).cloned().collect(),
         moved: moved.len(),
+        leases: flight.leases.iter().filter(|change| has_landed(change, plan, seen)).cloned().collect(),
     }
+}
+
+fn is_its_doing(planned: &PlannedRef, now: &Option<ObjectId>) -> bool {
+    let is_beat = matches!(LeasePart::in_name(&planned.name), Some((_, LeasePart::Beat)));
+    planned.old != *now && (!is_beat || planned.new == *now)
+}
+
+/// The lease's ref is not where it was. If it is not where the push was to move it either, somebody has
+/// written to it on the server since; that is found by the next look, and the counter has not stood still.
+fn has_landed(change: &LeaseChange, plan: &[PlannedRef], seen: &[Option<ObjectId>]) -> bool {
+    let name = LeasePart::Lease.of(&change.fence);
+    plan.iter().zip(seen).any(|(planned, now)| planned.name == name && is_its_doing(planned, now))
 }
 
 /// Whether the refs alone say that the push is over: each shows its new value.
@@ -94,6 +106,41 @@ mod tests {
             let settlement = settle(&flight, &flight.plan.refs, &values(seen));
             assert_eq!(settlement.moved, moved, "{seen}");
             assert_eq!(settlement.spent.is_empty(), moved == 0, "{seen}");
+        }
+    }
+
+    /// The holder's heartbeat goes on while its push stalls. That is not the push's doing.
+    #[test]
+    fn a_beat_that_somebody_else_moved_spends_nothing() {
+        let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/fence/repo/beat", "c", "d")]);
+        for (seen, moved) in [("ac", 0), ("ae", 0), ("ad", 1), ("be", 1), ("bd", 2)] {
+            assert_eq!(settle(&flight, &flight.plan.refs, &values(seen)).moved, moved, "{seen}");
+        }
+    }
+
+    #[test]
+    fn a_lease_has_moved_unless_its_ref_is_where_it_was() {
+        let mut flight = in_flight(1, None, &[("refs/fence/repo/lease", "a", "b"), ("refs/fence/repo/beat", "c", "d")]);
+        let now = crate::Stamp { boot: String::new(), uptime_ms: 0, unix_ms: 0 };
+        let lease = crate::lease_record::tests::lease(1, 5, crate::LeaseState::Held);
+        flight.leases.push(LeaseChange {
+            fence: FenceName::repo(),
+            change: crate::LeaseMove::Grant,
+            standing: crate::Standing {
+                commit: oid("b"),
+                parent: None,
+                lease,
+                since: now.clone(),
+                heard: now,
+                progress: None,
+            },
+            raises_to: crate::Mark::at(4).unwrap(),
+        });
+        // "0" is no ref: somebody has removed it since, and the token was granted all the same.
+        for (seen, landed) in
+            [("ac", false), ("ae", false), ("ad", false), ("bd", true), ("be", true), ("0d", true), ("ed", true)]
+        {
+            assert_eq!(settle(&flight, &flight.plan.refs, &values(seen)).leases.len(), usize::from(landed), "{seen}");
         }
     }
 

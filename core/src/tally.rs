@@ -1,6 +1,6 @@
 //! The figures of a log: a fold over its lines that needs little memory, however many they are.
 
-use crate::{Code, Event, FenceName, Line, Refused, Spread, Stake};
+use crate::{Code, Event, FenceName, LeaseTally, Line, Refused, Spread, Stake};
 use std::collections::BTreeMap;
 
 /// How many pushers are counted by name. Names come from outside: there may be any number.
@@ -27,6 +27,8 @@ pub struct Tally {
     pub fences: BTreeMap<FenceName, FenceTally>,
     /// What enforcing would have refused.
     pub observed: Observed,
+    /// What became of leases.
+    pub leases: LeaseTally,
 }
 
 /// The pushes of one fence. A push over several fences counts for each.
@@ -87,6 +89,7 @@ impl Tally {
             None => self.times = Some((line.time.clone(), line.time.clone())),
             Some((_, last)) => last.clone_from(&line.time),
         }
+        self.leases.add(&line.event);
         match &line.event {
             Event::PushAccepted { stake, also, code, who, elapsed_us, .. } => {
                 self.accepted += 1;
@@ -143,7 +146,8 @@ mod tests {
     fn tally(events: &[String]) -> Tally {
         let mut tally = Tally::default();
         for (at, event) in events.iter().enumerate() {
-            let line = format!(r#"{{"seq":{at},"time":"2026-01-01T00:00:00.{at:03}Z","prev":"",{event}}}"#);
+            let none = crate::LineHash::none();
+            let line = format!(r#"{{"seq":{at},"time":"2026-01-01T00:00:00.{at:03}Z","prev":"{none}",{event}}}"#);
             tally.add(&serde_json::from_str(&line).unwrap());
         }
         tally

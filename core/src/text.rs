@@ -57,7 +57,8 @@ pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
         rest = &rest[at + 4..];
     }
     bytes.extend_from_slice(rest.as_bytes());
-    Some(bytes)
+    // One name has one spelling: `\x+f`, `\xFF` and an escape that need not be are nobody's work.
+    (escape(&bytes) == text).then_some(bytes)
 }
 
 fn escape_bytes(bytes: &[u8], text: &mut String) {
@@ -106,7 +107,7 @@ mod tests {
             assert_eq!(unescape(&text).as_deref(), Some(bytes), "{text}");
         }
         assert_eq!(escape("refs/heads/größe".as_bytes()), "refs/heads/größe");
-        for text in ["\\", "\\x", "\\x4", "\\n41", "\\xä1"] {
+        for text in ["\\", "\\x", "\\x4", "\\n41", "\\xä1", "\\x+f", "\\xFF", "\\x61", "\\xc3\\xa4"] {
             assert_eq!(unescape(text), None, "{text}");
         }
     }

@@ -79,6 +79,7 @@ impl fmt::Display for Token {
 
 /// The largest token that has moved a ref of a fence; 0 before the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct Mark(u64);
 
 impl Mark {
@@ -96,6 +97,20 @@ impl Mark {
     /// The mark as a number.
     pub fn get(self) -> u64 {
         self.0
+    }
+}
+
+impl TryFrom<u64> for Mark {
+    type Error = TokenError;
+
+    fn try_from(n: u64) -> Result<Mark, TokenError> {
+        Mark::at(n).ok_or(TokenError::TooLarge)
+    }
+}
+
+impl From<Mark> for u64 {
+    fn from(mark: Mark) -> u64 {
+        mark.0
     }
 }
 
@@ -142,6 +157,13 @@ mod tests {
             ("999999999999999999999999999999", TokenError::TooLarge),
         ] {
             assert_eq!(Token::parse(text.as_bytes()), Err(why), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_mark_is_read_that_is_above_every_token() {
+        for (json, is_mark) in [("0", true), ("9223372036854775807", true), ("9223372036854775808", false)] {
+            assert_eq!(serde_json::from_str::<Mark>(json).is_ok(), is_mark, "{json}");
         }
     }
 

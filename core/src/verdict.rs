@@ -1,6 +1,6 @@
 //! Why a push is refused, in words and as a code.
 
-use crate::{FenceName, Mark, RefName, Token};
+use crate::{FenceName, LeaseId, Mark, RefName, Token, text};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -31,6 +31,18 @@ pub enum Code {
     /// The receive-pack that will move the refs cannot be found.
     #[serde(rename = "FENCE-UNSEEN")]
     Unseen,
+    /// A guarded push comes without the lease that its fence has granted.
+    #[serde(rename = "FENCE-LEASE-REQUIRED")]
+    LeaseRequired,
+    /// The lease is somebody else's.
+    #[serde(rename = "FENCE-LEASE-HELD")]
+    LeaseHeld,
+    /// The lease was the pusher's and is no more.
+    #[serde(rename = "FENCE-LEASE-LOST")]
+    LeaseLost,
+    /// What the push would make of the lease is not allowed.
+    #[serde(rename = "FENCE-LEASE-INVALID")]
+    LeaseInvalid,
     /// The fence's own files or settings cannot be used.
     #[serde(rename = "FENCE-BROKEN")]
     Broken,
@@ -38,7 +50,7 @@ pub enum Code {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Code; 9] = [
+    pub const ALL: [Code; 13] = [
         Code::Stale,
         Code::Missing,
         Code::Malformed,
@@ -47,6 +59,10 @@ impl Code {
         Code::Busy,
         Code::Nested,
         Code::Unseen,
+        Code::LeaseRequired,
+        Code::LeaseHeld,
+        Code::LeaseLost,
+        Code::LeaseInvalid,
         Code::Broken,
     ];
 
@@ -61,6 +77,10 @@ impl Code {
             Code::Busy => "FENCE-BUSY",
             Code::Nested => "FENCE-NESTED",
             Code::Unseen => "FENCE-UNSEEN",
+            Code::LeaseRequired => "FENCE-LEASE-REQUIRED",
+            Code::LeaseHeld => "FENCE-LEASE-HELD",
+            Code::LeaseLost => "FENCE-LEASE-LOST",
+            Code::LeaseInvalid => "FENCE-LEASE-INVALID",
             Code::Broken => "FENCE-BROKEN",
         }
     }
@@ -70,6 +90,19 @@ impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// Who holds a lease, for those who would have liked to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBy {
+    /// What its owner calls itself.
+    pub owner: String,
+    /// The ownership.
+    pub lease: LeaseId,
+    /// Its token.
+    pub token: Token,
+    /// For how long, unless it is renewed.
+    pub left_ms: u64,
 }
 
 /// A refusal. Its `Display` is the sentence for people.
@@ -145,6 +178,38 @@ pub enum Reject {
         /// What was looked for.
         why: String,
     },
+    /// No lease where the fence has granted one.
+    #[error("fence '{fence}' is written under a lease: {why}")]
+    LeaseRequired {
+        /// The fence.
+        fence: FenceName,
+        /// What is missing.
+        why: String,
+    },
+    /// Somebody has it.
+    #[error("the lease of fence '{fence}' is held by {}, with token {}, for another {} s", text::in_quotes(&.by.owner), .by.token, .by.left_ms.div_ceil(1000))]
+    LeaseHeld {
+        /// The fence.
+        fence: FenceName,
+        /// Who.
+        by: Box<HeldBy>,
+    },
+    /// Somebody else has it, or nobody.
+    #[error("the lease of fence '{fence}' is not this run's any more: {now}")]
+    LeaseLost {
+        /// The fence.
+        fence: FenceName,
+        /// Who has it now.
+        now: String,
+    },
+    /// Not a move that is allowed.
+    #[error("the lease of fence '{fence}' stays as it is: {why}")]
+    LeaseInvalid {
+        /// The fence.
+        fence: FenceName,
+        /// Why.
+        why: String,
+    },
     /// The fence's own files or settings.
     #[error("{what}")]
     Broken {
@@ -177,6 +242,10 @@ impl Reject {
             Reject::Busy { .. } => Code::Busy,
             Reject::Nested { .. } => Code::Nested,
             Reject::Unseen { .. } => Code::Unseen,
+            Reject::LeaseRequired { .. } => Code::LeaseRequired,
+            Reject::LeaseHeld { .. } => Code::LeaseHeld,
+            Reject::LeaseLost { .. } => Code::LeaseLost,
+            Reject::LeaseInvalid { .. } => Code::LeaseInvalid,
             Reject::Broken { .. } => Code::Broken,
         }
     }
@@ -186,6 +255,21 @@ impl Reject {
         matches!(self, Reject::Busy { .. })
     }
 
+    /// Whether it is about the lease itself. Such a refusal stands where a fence only observes, too: a
+    /// lease that two may have is none, and without any gate git would refuse the same push.
+    pub fn is_about_the_lease(&self) -> bool {
+        matches!(self, Reject::LeaseHeld { .. } | Reject::LeaseLost { .. } | Reject::LeaseInvalid { .. })
+    }
+
+    /// The token and the mark that were compared, where it is about that. For a grant they are not
+    /// the push's and the fence's own: there the mark is what the next token is counted from.
+    pub fn compared(&self) -> Option<(Token, Mark)> {
+        match self {
+            Reject::Stale { token, mark, .. } | Reject::Jump { token, mark, .. } => Some((*token, *mark)),
+            _ => None,
+        }
+    }
+
     /// The fence that refused, where it was one.
     pub fn fence(&self) -> Option<&FenceName> {
         match self {
@@ -193,7 +277,11 @@ impl Reject {
             | Reject::Missing { fence, .. }
             | Reject::Ambiguous { fence, .. }
             | Reject::Jump { fence, .. }
-            | Reject::Nested { fence, .. } => Some(fence),
+            | Reject::Nested { fence, .. }
+            | Reject::LeaseRequired { fence, .. }
+            | Reject::LeaseHeld { fence, .. }
+            | Reject::LeaseLost { fence, .. }
+            | Reject::LeaseInvalid { fence, .. } => Some(fence),
             Reject::Busy { fence, .. } => fence.as_ref(),
             _ => None,
         }
@@ -235,6 +323,17 @@ impl Reject {
             Reject::Unseen { .. } => {
                 "where the host starts hooks elsewhere (GitLab), set  fence.receivePack = none".to_owned()
             }
+            Reject::LeaseRequired { .. } => {
+                "run the work under a lease,  git fence run -- COMMAND,  or push with  git fence push".to_owned()
+            }
+            Reject::LeaseHeld { .. } => {
+                "nothing was written. Leave it to its holder, or wait:  git fence run --if-held wait".to_owned()
+            }
+            Reject::LeaseLost { .. } => {
+                "nothing was written. Stop: another run may have gone on from here. To start over,  git fence acquire"
+                    .to_owned()
+            }
+            Reject::LeaseInvalid { .. } => "nothing was written. Leases are moved by  git fence".to_owned(),
             Reject::Broken { mend, .. } => mend.clone(),
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     table::Row,
     terminal,
 };
-use git_fence_core::{Event, Filter, Line, Place, Refused, Stake};
+use git_fence_core::{Event, Filter, Lease, LeaseLine, Line, Place, Refused, Renewed, Stake, text};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -132,6 +132,13 @@ pub(crate) fn check(dir: &FenceDir, here: &Place) -> Result<Journal, Failure> {
     Ok(journal)
 }
 
+/// Whose lease it is and why.
+fn of_lease(line: &LeaseLine) -> String {
+    let Lease { owner, reason, words, .. } = &line.standing.lease;
+    let words = words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
+    format!("{}  {} ({}{words})", line.fence, text::in_quotes(owner), reason.as_str())
+}
+
 /// One line of the table: when, what, which token, who, and why.
 fn row(line: &Line) -> Row<'_> {
     let Line { seq, time, event, .. } = line;
@@ -169,6 +176,15 @@ fn row(line: &Line) -> Row<'_> {
         }
         Event::MarkRaised { fence, mark, reason, pusher } => {
             row("raised", None, pusher, format!("{fence}  mark at least {mark}: {reason}"))
+        }
+        Event::LeaseGranted(line) => row("granted", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
+        Event::LeaseAdvanced(line) => row("advanced", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
+        Event::LeaseReleased(line) => row("released", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
+        Event::LeaseRevoked(line) => row("revoked", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
+        Event::LeaseFound(line) => row("found", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
+        Event::LeaseRenewed(Renewed { fence, token, progress, who, .. }) => {
+            let progress = progress.as_deref().map_or(String::new(), text::in_quotes);
+            row("renewed", Some(*token), &who.pusher, format!("{fence}  {progress}"))
         }
         Event::PushEvicted { push, reason, who } => row("evicted", None, &who.pusher, format!("push {push}: {reason}")),
     }

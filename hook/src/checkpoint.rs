@@ -3,7 +3,7 @@
 use crate::{files::FenceDir, journal::Damage};
 use git_fence_core::{LOG_VERSION, LineHash, State, hash_line};
 use serde::{Deserialize, Serialize};
-use std::io;
+use std::{io, path::PathBuf};
 
 /// The last line that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,8 @@ impl Checkpoint {
     }
 
     fn is_sound(&self) -> bool {
-        self.check == Checkpoint::hash(&self.head, &self.state)
+        let Head { seq, start, end, .. } = self.head;
+        start < end && seq < u64::MAX && self.check == Checkpoint::hash(&self.head, &self.state)
     }
 
     fn hash(head: &Head, state: &State) -> LineHash {
@@ -60,18 +61,40 @@ impl CheckpointFile {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(CheckpointFile::Missing),
             Err(e) => return Err(Damage::io("read", path)(e)),
         };
+        CheckpointFile::of(&bytes, path)
+    }
+
+    /// What the bytes of a checkpoint file turn out to be.
+    pub(crate) fn of(bytes: &[u8], path: PathBuf) -> Result<CheckpointFile, Damage> {
         #[derive(Deserialize)]
         struct Versioned {
             version: u64,
         }
-        match serde_json::from_slice(&bytes) {
+        match serde_json::from_slice(bytes) {
             Ok(Versioned { version }) if version != u64::from(LOG_VERSION) => {
                 Err(Damage::CheckpointVersion { path, version })
             }
-            _ => Ok(match serde_json::from_slice::<Checkpoint>(&bytes) {
+            _ => Ok(match serde_json::from_slice::<Checkpoint>(bytes) {
                 Ok(checkpoint) if checkpoint.is_sound() => CheckpointFile::Good(checkpoint),
                 _ => CheckpointFile::Damaged,
             }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its hash is right, but no line was ever there, or none can follow.
+    #[test]
+    fn a_checkpoint_whose_head_is_impossible_is_damaged() {
+        for (seq, start, end, is_good) in [(1, 0, 9, true), (1, 9, 9, false), (1, 9, 0, false), (u64::MAX, 0, 9, false)]
+        {
+            let head = Head { seq, start, end, hash: LineHash::none() };
+            let bytes = serde_json::to_vec(&Checkpoint::of(head, State::default())).unwrap();
+            let read = CheckpointFile::of(&bytes, PathBuf::new()).unwrap();
+            assert_eq!(matches!(read, CheckpointFile::Good(_)), is_good, "{seq} {start} {end}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     install,
     mend::{self, Order},
-    pre_receive, repair,
+    pre_receive, repair, revoke,
     select::AuditArgs,
     stats::{self, StatsArgs},
     status,
@@ -68,6 +68,8 @@ enum Command {
     },
     /// End the push that is in flight, so that others need not wait for it
     Evict(Order),
+    /// Take a lease away from its holder, so that another may have it
+    Revoke(Order),
     /// Move the log's lines so far to a file of their own
     Rotate(Where),
     /// Put the fence's own files right: says what it would do, and does it with --yes
@@ -127,6 +129,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         Command::Raise { order, to } => mend::raise(&order, to, environment),
         Command::Lower { order, to, expect } => mend::lower(&order, to, expect, environment),
         Command::Evict(order) => mend::evict(&order, environment),
+        Command::Revoke(order) => revoke::run(&order, environment),
         Command::Repair { place, yes, reason } => repair::run(&place.repository, yes, reason.as_deref(), environment),
         Command::Rotate(place) => mend::rotate(&place.repository, environment),
         Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {

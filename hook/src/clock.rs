@@ -1,5 +1,6 @@
 //! The clocks: the one place that asks the time.
 
+use git_fence_core::{Place, Stamp};
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,18 @@ pub(crate) fn time_since(time: &str) -> Duration {
 /// How long ago a file was last written; nothing where that is in the future.
 pub(crate) fn age_of(file: &std::fs::Metadata) -> Duration {
     file.modified().ok().and_then(|then| then.elapsed().ok()).unwrap_or_default()
+}
+
+/// Now, by every clock, on the machine and since the boot that `here` is.
+pub(crate) fn stamp(here: &Place) -> Stamp {
+    let unix_ms = u64::try_from(timestamp().as_millisecond()).unwrap_or(0);
+    Stamp { boot: here.boot.clone(), uptime_ms: uptime_ms(), unix_ms }
+}
+
+/// When `stamp` was, as the log writes it.
+pub(crate) fn written(stamp: &Stamp) -> String {
+    let time = i64::try_from(stamp.unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    format!("{:.3}", time.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
 /// Milliseconds since boot by the clock that counts suspend.

@@ -1,7 +1,7 @@
 //! Whether the fence itself works: its files, git's ref locks, and the push in flight.
 
 use crate::{
-    audit, clock,
+    audit, catch_up, clock,
     failure::{self, Failure},
     files::FenceDir,
     gate_checks::{Finding, Severity, install, quoted},
@@ -11,7 +11,7 @@ use crate::{
     store::read_plan,
     takeover::{self, Raise},
 };
-use git_fence_core::{FenceName, InFlight, Mark, Place, Settings, State};
+use git_fence_core::{FenceName, InFlight, LeasePart, Mark, Mode, Place, Rules, Settings, State};
 use std::{
     fs,
     os::unix::fs::MetadataExt,
@@ -35,6 +35,7 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
             }
             findings.extend(in_flight(repository, &dir, &journal.state, settings, &here));
             findings.extend(behind_leases(repository, &journal.state, settings)?);
+            findings.extend(leases_out_of_place(repository, &journal.state, settings, &here));
         }
         Err(Failure::Damage(found)) => findings.extend(damage(repository, &dir, &found, settings)),
         Err(other) => return Err(other),
@@ -107,11 +108,19 @@ fn behind_leases(repository: &Repository, state: &State, settings: &Settings) ->
     // A push that is not settled yet may have raised the mark already.
     let in_flight = |raise: &Raise| {
         let tokens = state.in_flight.iter().filter_map(|flight| flight.token_for(&raise.fence));
-        tokens.map(Mark::from).any(|mark| mark >= raise.mark)
+        let changes = state.in_flight.iter().flat_map(|flight| &flight.leases);
+        let leases = changes.filter(|change| change.fence == raise.fence).map(|change| change.raises_to);
+        tokens.map(Mark::from).chain(leases).any(|mark| mark >= raise.mark)
     };
     let behind = raises.into_iter().filter(|raise| !raise.is_done(state) && !in_flight(raise));
     let finding = |raise: Raise| {
         let mark = state.fence(&raise.fence).mark;
+        let is_off = settings.rules(&raise.fence).is_some_and(|rules| rules.mode == Mode::Off);
+        if is_off {
+            let sentence =
+                format!("leases of fence '{}' went on while it is off, up to '{}'", raise.fence, raise.lease);
+            return Finding::note("mark-behind-lease", sentence, install(repository));
+        }
         let sentence = format!(
             "the mark of fence '{}' is {mark}, but '{}' has granted more: an older log was restored, and holders of then could write again",
             raise.fence, raise.lease
@@ -119,6 +128,26 @@ fn behind_leases(repository: &Repository, state: &State, settings: &Settings) ->
         Finding::error("mark-behind-lease", sentence, install(repository))
     };
     Ok(behind.map(finding).collect())
+}
+
+/// Leases that close their fence because they cannot be read, and leases that the next push will find.
+fn leases_out_of_place(repository: &Repository, state: &State, settings: &Settings, here: &Place) -> Vec<Finding> {
+    let now = clock::stamp(here);
+    let look = |rules: &Rules| {
+        let name = LeasePart::Lease.of(&rules.fence);
+        match catch_up::look(repository, state, rules, &now, "") {
+            Ok(None) => None,
+            Ok(Some(_)) => {
+                let sentence = format!("'{name}' is not where the log has it: the next push takes that down");
+                Some(Finding { mend: None, ..Finding::note("lease-moved", sentence, "") })
+            }
+            Err(reject) => {
+                let mend = format!("git -C {} {}", quoted(&repository.common_dir), catch_up::mend(&name));
+                Some(Finding::error("lease-unreadable", format!("{reject}: what it guards is refused"), mend))
+            }
+        }
+    };
+    settings.fences.iter().filter(|rules| rules.mode != Mode::Off).filter_map(look).collect()
 }
 
 /// A name beside `path` that nothing has yet.

@@ -1,6 +1,6 @@
 //! The figures of a repository, as programs read them and the other forms show them.
 
-use git_fence_core::{Code, FenceName, Mark, Mode, Settings, State, Tally};
+use git_fence_core::{Code, FenceName, LeaseTally, Mark, Mode, Reason, Settings, Spread, State, Tally};
 use serde::Serialize;
 use std::{
     cmp::Reverse,
@@ -17,10 +17,30 @@ pub(crate) struct Figures {
     pub(crate) last: Option<String>,
     pub(crate) lines: u64,
     pub(crate) pushes: Pushes,
-    pub(crate) waits_us: Waits,
+    pub(crate) waits_us: Lengths,
     /// The busiest first.
     pub(crate) fences: Vec<FenceFigures>,
     pub(crate) observed: ObservedFigures,
+    pub(crate) leases: LeaseFigures,
+}
+
+#[derive(Serialize)]
+pub(crate) struct LeaseFigures {
+    pub(crate) granted: u64,
+    /// By how the ownership before had ended.
+    pub(crate) granted_by_reason: BTreeMap<&'static str, u64>,
+    /// Pushes that found it held.
+    pub(crate) found_held: u64,
+    pub(crate) renewed: u64,
+    pub(crate) advanced: u64,
+    pub(crate) released: u64,
+    pub(crate) revoked: u64,
+    /// How long ownerships that ended had lasted.
+    pub(crate) holds_us: Lengths,
+    /// Which part of the TTL passes between two signs of life, in all but 5 of 100 cases.
+    pub(crate) beat_gap_p95_percent: Option<u64>,
+    /// Whether that is so much that a longer TTL would help.
+    pub(crate) wants_longer_ttl: bool,
 }
 
 #[derive(Serialize)]
@@ -35,7 +55,7 @@ pub(crate) struct Pushes {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Waits {
+pub(crate) struct Lengths {
     pub(crate) count: u64,
     pub(crate) sum: u64,
     pub(crate) median: Option<u64>,
@@ -102,13 +122,7 @@ impl Figures {
                 unmoved: tally.unmoved,
                 unsettled: state.in_flight.len(),
             },
-            waits_us: Waits {
-                count: tally.waits.count(),
-                sum: tally.waits.sum(),
-                median: tally.waits.percentile(50),
-                p95: tally.waits.percentile(95),
-                max: tally.waits.max(),
-            },
+            waits_us: Lengths::of(&tally.waits),
             fences: fences(tally, state, settings),
             observed: ObservedFigures {
                 count: tally.observed.count(),
@@ -117,7 +131,44 @@ impl Figures {
                 by_others: tally.observed.other_pushers,
                 last: tally.observed.last.clone(),
             },
+            leases: LeaseFigures::of(&tally.leases),
         }
+    }
+}
+
+impl Lengths {
+    fn of(spread: &Spread) -> Lengths {
+        Lengths {
+            count: spread.count(),
+            sum: spread.sum(),
+            median: spread.percentile(50),
+            p95: spread.percentile(95),
+            max: spread.max(),
+        }
+    }
+}
+
+impl LeaseFigures {
+    fn of(tally: &LeaseTally) -> LeaseFigures {
+        let reasons = [Reason::First, Reason::Released, Reason::Expired, Reason::Revoked];
+        let granted = |reason: Reason| (reason.as_str(), tally.granted.get(&reason).copied().unwrap_or(0));
+        LeaseFigures {
+            granted: tally.grants(),
+            granted_by_reason: reasons.into_iter().map(granted).collect(),
+            found_held: tally.found_held,
+            renewed: tally.renewed,
+            advanced: tally.advanced,
+            released: tally.released,
+            revoked: tally.revoked,
+            holds_us: Lengths::of(&tally.holds),
+            beat_gap_p95_percent: tally.gap_p95_percent(),
+            wants_longer_ttl: tally.wants_longer_ttl(),
+        }
+    }
+
+    /// Whether there is anything to say of leases.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.granted + self.found_held + self.renewed + self.advanced + self.released + self.revoked == 0
     }
 }
 

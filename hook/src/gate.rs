@@ -9,11 +9,12 @@ use crate::{
     settling::{SettlingError, settle_what_is_over},
     slot::{self, Fate, Lookout},
     store::{Durability, Store, StoreError},
+    surroundings::Environment,
     voice::{self, Refusal},
 };
 use git_fence_core::{
-    Claim, Decision, Event, FenceName, InFlight, Mode, Place, Plan, PushId, ReceivePack, Reject, Rules, Settings,
-    Source, Stake, State, Token, decide,
+    Claim, Decision, Event, FenceName, InFlight, LeaseChange, LeaseMove, Mode, Place, Plan, PushId, ReceivePack,
+    Reject, Rules, Settings, Source, Stake, State, Token, decide,
 };
 use rustix::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ const WORTH_SAYING: Duration = Duration::from_millis(500);
 pub(crate) struct Gate<'a> {
     pub(crate) record: &'a Record<'a>,
     pub(crate) repository: &'a Repository,
+    pub(crate) environment: &'a Environment,
     pub(crate) settings: &'a Settings,
     pub(crate) guarded: Guarded,
     pub(crate) claims: Vec<Claim<'a>>,
@@ -63,10 +65,14 @@ impl Gate<'_> {
             let lookout = Lookout { here: self.record.here, watched };
             let mut store = self.record.open(self.settings)?;
             self.settle_what_is_over(&mut store, lookout)?;
-            let fence = match decide(store.state(), &self.claims) {
+            let looked = match self.look_again(&mut store) {
+                Ok(looked) => looked,
+                Err(reject) => return Err(self.refuse(store, reject)),
+            };
+            let fence = match decide(store.state(), &self.claims, &clock::stamp(self.record.here)) {
                 Decision::Refuse(reject) => return Err(self.refuse(store, reject)),
-                Decision::Admit { overruled } => {
-                    self.admit(store, overruled)?;
+                Decision::Admit { overruled, leases } => {
+                    self.admit(store, overruled, leases, looked)?;
                     if has_spoken {
                         voice::waited(self.record.patience.spent());
                     }
@@ -83,7 +89,13 @@ impl Gate<'_> {
             }
             if let Some(reject) = self.end_of_waiting(&in_the_way) {
                 let enforces = self.rules_of(&fence).is_some_and(|rules| rules.mode == Mode::Enforce);
-                return if enforces { Err(self.refuse(store, reject)) } else { self.admit(store, Some(reject)) };
+                // What becomes of a lease can only be said when nobody else may be moving it.
+                let moves_leases = self.claims.iter().any(|claim| claim.lease.is_some());
+                return if enforces || moves_leases {
+                    Err(self.refuse(store, reject))
+                } else {
+                    self.admit(store, Some(reject), Vec::new(), None)
+                };
             }
             if evicted != Some(in_the_way.push) && self.may_evict(&in_the_way) {
                 evicted = Some(in_the_way.push);
@@ -102,7 +114,7 @@ impl Gate<'_> {
     }
 
     /// Settles the pushes in this push's way that are over.
-    fn settle_what_is_over(&self, store: &mut Store, lookout: Lookout<'_>) -> Result<(), Refusal> {
+    pub(crate) fn settle_what_is_over(&self, store: &mut Store, lookout: Lookout<'_>) -> Result<(), Refusal> {
         let is_in_the_way = |state: &State, flight: &InFlight| {
             self.claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence))
         };
@@ -132,7 +144,7 @@ impl Gate<'_> {
             holder: slot::describe(flight, fence),
             pidfd,
             ancestor: theirs.and_then(|theirs| process::receive_packs_above().position(|above| above == theirs)),
-            is_older: flight.token_for(fence) < self.token_for(fence),
+            is_older: newest_of(flight, fence) < self.token_for(fence).or_else(|| self.token_asked_for(fence)),
         }))
     }
 
@@ -165,11 +177,20 @@ impl Gate<'_> {
     }
 
     /// Takes the slots: from here on everybody else waits until the refs have moved. `overruled` is
-    /// what an enforcing fence would have said.
-    fn admit(&self, store: Store, overruled: Option<Reject>) -> Result<(), Refusal> {
+    /// what an enforcing fence would have said; `looked` is what the refs are at, which settling compares
+    /// with.
+    fn admit(
+        &self,
+        store: Store,
+        overruled: Option<Reject>,
+        leases: Vec<LeaseChange>,
+        looked: Option<Guarded>,
+    ) -> Result<(), Refusal> {
         let overruled = self.flaw.clone().or(overruled);
-        // Read again, now that nobody else may move them: these are the values settling compares with.
-        let guarded = Guarded::part_of(self.record.push, self.settings, self.repository).map_err(unreadable)?;
+        let guarded = match looked {
+            Some(looked) => looked,
+            None => Guarded::part_of(self.record.push, self.settings, self.repository).map_err(unreadable)?,
+        };
         if !guarded.moves_the_same_as(&self.guarded) {
             let why = "a symbolic ref was changed while it was being pushed to: try again";
             return Err(self.refuse(store, Reject::malformed(why)));
@@ -181,10 +202,17 @@ impl Gate<'_> {
         }
         store.keep_plan(&guarded.refs).map_err(|e| self.broken(&e))?;
         let mut stakes = self.stakes(&store);
+        let is_grant = |change: &&LeaseChange| change.change == LeaseMove::Grant;
+        let grant = |change: &LeaseChange| {
+            let mark = store.state().fence(&change.fence).mark.max(change.raises_to);
+            (change.fence.clone(), change.standing.lease.token, mark)
+        };
+        let grants: Vec<_> = leases.iter().filter(is_grant).map(grant).collect();
         let accepted = Event::PushAccepted {
             push: store.next_push(),
             stake: stakes.remove(0),
             also: stakes,
+            leases,
             code: overruled.as_ref().map(Reject::code),
             reason: overruled.as_ref().map(ToString::to_string),
             source: self.source,
@@ -198,6 +226,9 @@ impl Gate<'_> {
         if let Some(reject) = overruled {
             let token = reject.fence().and_then(|fence| self.token_for(fence));
             voice::overruled(&Refusal { token, ..Refusal::from(reject) });
+        }
+        for (fence, token, mark) in grants {
+            voice::granted(&fence, token, mark);
         }
         Ok(())
     }
@@ -219,12 +250,24 @@ impl Gate<'_> {
         self.claims.iter().find(|claim| claim.rules.fence == *fence)?.token
     }
 
-    fn refuse(&self, store: Store, reject: Reject) -> Refusal {
-        let token = reject.fence().and_then(|fence| self.token_for(fence));
+    pub(crate) fn refuse(&self, store: Store, reject: Reject) -> Refusal {
+        let token = reject.fence().and_then(|fence| self.token_for(fence).or_else(|| self.token_asked_for(fence)));
         self.record.refuse(store, reject, token, Some(self.source))
     }
 
-    fn broken(&self, error: &StoreError) -> Refusal {
+    /// The token of the record that the push wants the lease to show.
+    fn token_asked_for(&self, fence: &FenceName) -> Option<Token> {
+        let claim = self.claims.iter().find(|claim| claim.rules.fence == *fence)?;
+        Some(claim.lease?.lease.as_ref()?.lease.token)
+    }
+
+    pub(crate) fn broken(&self, error: &StoreError) -> Refusal {
         self.record.broken(error)
     }
+}
+
+/// The newest token that `flight` speaks of: a takeover carries none, but is newer than whoever it takes from.
+fn newest_of(flight: &InFlight, fence: &FenceName) -> Option<Token> {
+    let leases = flight.leases.iter().filter(|change| change.fence == *fence);
+    leases.map(|change| change.standing.lease.token).chain(flight.token_for(fence)).max()
 }

@@ -5,8 +5,10 @@ use git_fence_core::text;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
+    io::Write as _,
+    os::unix::{fs::MetadataExt, process::CommandExt},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 /// Runs git where receive-pack runs hooks, so that a relative `core.hooksPath` counts from there.
@@ -33,6 +35,30 @@ fn ask_for_values(git_dir: &Path, args: &[&str]) -> Result<Vec<String>, Failure>
 fn start(git_dir: &Path, args: &[&str]) -> Result<Output, Failure> {
     let ran = Command::new("git").arg("--git-dir=.").args(args).current_dir(git_dir).output();
     ran.map_err(|e| failed(args, e.to_string()))
+}
+
+/// Runs git as the owner of the repository, whoever runs this: what it writes there must be the owner's, or
+/// the next push cannot write beside it. Commits are made in the name of `author`.
+pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author: &str) -> Result<String, Failure> {
+    let dir = &repository.common_dir;
+    let mut git = Command::new("git");
+    git.arg("--git-dir=.").args(args).current_dir(dir);
+    for role in ["AUTHOR", "COMMITTER"] {
+        git.env(format!("GIT_{role}_NAME"), author).env(format!("GIT_{role}_EMAIL"), "git-fence-hook@localhost");
+    }
+    let owner = fs::metadata(dir).map_err(Failure::io("read", dir))?;
+    if rustix::process::geteuid().is_root() && owner.uid() != 0 {
+        // Its own home may be closed to them, and git minds that.
+        git.uid(owner.uid()).gid(owner.gid()).env("HOME", dir).env_remove("XDG_CONFIG_HOME");
+    }
+    git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = git.spawn().map_err(|e| failed(args, e.to_string()))?;
+    let written = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
+    let ran = child.wait_with_output().map_err(|e| failed(args, e.to_string()))?;
+    if !ran.status.success() || !matches!(written, Some(Ok(()))) {
+        return Err(failed(args, text::one_line(&ran.stderr, 200)));
+    }
+    Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
 }
 
 fn failed(args: &[&str], why: String) -> Failure {

@@ -1,6 +1,7 @@
 //! Putting the gate into a repository: look, say what is to be done, do it, or leave all as it was.
 
 use crate::{
+    catch_up,
     failure::Failure,
     files::FenceDir,
     git::{self, Wish},
@@ -132,8 +133,12 @@ impl Job {
         let (mut raises, unreadable) = takeover::read(&repository, &settings)?;
         raises.retain(|raise| !raise.is_done(log.state()));
         let mut warnings = Vec::new();
-        warnings
-            .extend(unreadable.iter().map(|lease| format!("'{lease}' names no token, so no mark is taken from it")));
+        warnings.extend(unreadable.iter().map(|lease| {
+            format!(
+                "'{lease}' is no lease of git-fence, and closes its fence: remove it,  git {}",
+                catch_up::mend(lease)
+            )
+        }));
         warnings.extend(shared_hooks(&repository, &site));
         let found = Found::at(&site.hook())?;
         Ok(Job {

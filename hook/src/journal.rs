@@ -206,7 +206,8 @@ impl<'p> Reader<'p> {
         let start = self.next_start();
         let hash = hash_line(bytes);
         if let Some(head) = self.resumes_with.take() {
-            if hash != head.hash {
+            // Its place, too: from there on every offset is counted.
+            if hash != head.hash || head.end != start + bytes.len() as u64 + 1 {
                 let why = "is not the line that the checkpoint ends with".to_owned();
                 return Err(Flaw::Damage(Damage::Line { path: self.path.to_owned(), line: head.seq, why }));
             }
@@ -237,10 +238,56 @@ impl<'p> Reader<'p> {
         {
             return Err(damaged("does not carry on what the lines before it add up to".to_owned()));
         }
+        if line.seq == u64::MAX {
+            return Err(damaged("has the last number that there is: no line can follow".to_owned()));
+        }
         let applied = self.state.apply(line.seq, &line.time, &line.event);
         applied.map_err(|e: FoldError| damaged(format!("is refused: {e}")))?;
         self.first_seq.get_or_insert(line.seq);
         self.head = Some(Head { seq: line.seq, start, end: start + bytes.len() as u64 + 1, hash });
         Ok(Some(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn line(seq: u64, event: Event, prev: LineHash) -> Vec<u8> {
+        let time = "2026-01-01T00:00:00.000Z".to_owned();
+        let mut bytes = serde_json::to_vec(&Line { seq, time, event, prev }).unwrap();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    fn read(bytes: &[u8], start: Start) -> Result<Journal, Damage> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        Journal::read(&file, Path::new("log"), start, None, |_| {})
+    }
+
+    #[test]
+    fn a_line_after_which_none_can_follow_is_damaged() {
+        let rotated = |seq| {
+            let (file, pusher) = ("x".to_owned(), "anna".to_owned());
+            let event = Event::LogRotated { version: LOG_VERSION, file, state: Box::default(), pusher };
+            line(seq, event, LineHash::none())
+        };
+        assert!(read(&rotated(u64::MAX - 1), Start::Beginning).is_ok());
+        assert!(matches!(read(&rotated(u64::MAX), Start::Beginning), Err(Damage::Line { .. })));
+    }
+
+    #[test]
+    fn a_checkpoint_that_misplaces_its_line_is_no_place_to_go_on_from() {
+        let event = Event::LogBegun { version: LOG_VERSION, pusher: "anna".to_owned() };
+        let mut bytes = line(1, event, LineHash::none());
+        let (end, hash) = (bytes.len() as u64, hash_line(bytes.trim_ascii_end()));
+        bytes.extend(line(2, Event::LogRecovered { reason: String::new() }, hash.clone()));
+        for (end, is_good) in [(end, true), (end - 1, false), (end + 1, false)] {
+            let head = Head { seq: 1, start: 0, end, hash: hash.clone() };
+            let checkpoint = Checkpoint::of(head, State::default());
+            assert_eq!(read(&bytes, Start::Checkpoint(Box::new(checkpoint))).is_ok(), is_good, "{end}");
+        }
     }
 }

@@ -23,10 +23,12 @@
 //! the refs. The mark moves there, and nowhere else.
 //!
 //! A push goes through one room after the other: `surroundings` (environment) and standard input,
-//! `repository` and `settings`, `plan` (what is guarded), `tokens` (options, `trailers`), then `gate`, which works under
-//! the lock of `store` and waits in `slot`; `record` and `voice` say what was decided.
+//! `repository` and `settings`, `plan` (what is guarded), `tokens` (options, `trailers`) and `leases` (both read
+//! `objects`), then `gate`, which works under the lock of `store`, makes sure of leases in `catch_up` and waits in `slot`; `record` and `voice` say what
+//! was decided. A heartbeat has no need of the slot: it turns off into `heartbeat`.
 
 mod audit;
+mod catch_up;
 mod checkpoint;
 mod cli;
 mod clock;
@@ -40,6 +42,7 @@ mod files;
 mod gate;
 mod gate_checks;
 mod git;
+mod heartbeat;
 mod history;
 mod hook_file;
 mod install;
@@ -47,9 +50,11 @@ mod install_log;
 mod journal;
 mod kept_hook;
 mod layout;
+mod leases;
 mod mend;
 mod moment;
 mod mutex;
+mod objects;
 mod plan;
 mod pre_receive;
 mod process;
@@ -58,6 +63,7 @@ mod record;
 mod refs;
 mod repair;
 mod repository;
+mod revoke;
 mod select;
 mod settings;
 mod settings_checks;

@@ -39,7 +39,7 @@ pub(crate) struct Order {
 
 impl Order {
     /// Nothing is opened before there is a reason, and nothing done to a fence that is not there.
-    fn accept(&self, environment: &Environment) -> Result<(Operator, FenceName, String), Failure> {
+    pub(crate) fn accept(&self, environment: &Environment) -> Result<(Operator, FenceName, String), Failure> {
         let reason = reason_given(&self.reason)?;
         let operator = Operator::at(&self.repository, environment)?;
         let fence = operator.fence(&self.fence)?;

@@ -108,7 +108,12 @@ impl Witness {
     fn read(mutex: &File) -> Option<Witness> {
         let mut buffer = [0; 512];
         let length = mutex.read_at(&mut buffer, 0).ok()?;
-        let line = buffer[..length].split(|b| *b == b'\n').next()?;
+        Witness::parse(&buffer[..length])
+    }
+
+    /// What the mutex begins with: what stands behind the first line is left over from a longer one.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Witness> {
+        let line = bytes.split(|b| *b == b'\n').next()?;
         serde_json::from_slice(line).ok()
     }
 }

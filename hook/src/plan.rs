@@ -1,34 +1,69 @@
 //! Which fences a push touches, and which refs it will move.
 
 use crate::{
+    leases::invalid,
     refs::{self, RefError, Resolved},
     repository::Repository,
 };
-use git_fence_core::{Command, FenceName, Mode, PlannedRef, Push, RefName, Reject, Rules, Settings, text};
+use git_fence_core::{
+    Command, FenceName, LeasePart, Mode, ObjectId, PlannedRef, Push, RefName, Reject, Rules, Settings, text,
+};
 use std::collections::HashSet;
 
 /// The part of a push that fences care about.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Guarded {
-    /// Every guarded ref with the value it has right now.
+    /// Every ref that a fence guards or keeps its lease in, with the value it has right now.
     pub(crate) refs: Vec<PlannedRef>,
+    /// What it would make of leases.
+    pub(crate) leases: Vec<LeaseCommand>,
     /// What is wrong with them.
     pub(crate) flaw: Option<Reject>,
+}
+
+/// What a push would make of one part of a lease.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LeaseCommand {
+    pub(crate) fence: FenceName,
+    pub(crate) part: LeasePart,
+    pub(crate) new: Option<ObjectId>,
 }
 
 impl Guarded {
     /// Looks up what the push would move. Call it with the lock held to record the values.
     pub(crate) fn part_of(push: &Push, settings: &Settings, repository: &Repository) -> Result<Guarded, RefError> {
+        Ok(Guarded::with(push, &[], settings, repository)?.0)
+    }
+
+    /// The same, with what `others` lead to, in one look.
+    pub(crate) fn with(
+        push: &Push,
+        others: &[RefName],
+        settings: &Settings,
+        repository: &Repository,
+    ) -> Result<(Guarded, Vec<Resolved>), RefError> {
         // A name that git cannot have for a ref cannot be looked up. It cannot move either.
         let (possible, impossible): (Vec<&Command>, Vec<&Command>) =
             push.commands.iter().partition(|command| refs::is_possible(&command.name));
-        let resolved = repository.resolve_refs(possible.iter().map(|command| &command.name))?;
-        let refs: Vec<PlannedRef> = possible
-            .iter()
-            .zip(&resolved)
-            .flat_map(|(command, resolved)| planned(command, resolved, settings))
-            .collect();
-        let misnamed = impossible.iter().map(|command| &command.name).find(|name| settings.fence_of(name).is_some());
+        let mut resolved = repository.resolve_refs(possible.iter().map(|command| &command.name).chain(others))?;
+        let others = resolved.split_off(possible.len());
+        let (mut refs, mut leases, mut no_lease) = (Vec::new(), Vec::new(), None);
+        for (command, resolved) in possible.iter().zip(&resolved) {
+            if !resolved.names.iter().any(RefName::is_lease) {
+                refs.extend(planned(command, resolved, settings));
+                continue;
+            }
+            match part_of_lease(command, resolved, settings) {
+                Ok(Some((lease, planned))) => {
+                    leases.push(lease);
+                    refs.extend(planned);
+                }
+                Ok(None) => {}
+                Err(reject) => no_lease = no_lease.or(Some(reject)),
+            }
+        }
+        let matters = |name: &&RefName| name.is_lease() || settings.fence_of(name).is_some();
+        let misnamed = impossible.iter().map(|command| &command.name).find(matters);
         let flaw = misnamed
             .map(|name| format!("{} is not a name that git allows for a ref", text::quoted(name.as_bytes())))
             .or_else(|| named_twice(&refs).map(|name| format!("the push names ref '{name}' twice")))
@@ -36,12 +71,36 @@ impl Guarded {
                 per_worktree(&refs)
                     .map(|name| format!("'{name}' is another ref in each worktree: no fence can guard it"))
             });
-        Ok(Guarded { refs, flaw: flaw.map(Reject::malformed) })
+        let flaw = no_lease.or_else(|| flaw.map(Reject::malformed));
+        Ok((Guarded { refs, leases, flaw }, others))
+    }
+
+    /// Whether it touches nothing that matters to any fence.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.refs.is_empty() && self.leases.is_empty()
+    }
+
+    /// Whether it comes to a lease. Nothing of that is let through unless it has been judged, whatever the
+    /// fence's mode.
+    pub(crate) fn comes_to_leases(&self) -> bool {
+        !self.leases.is_empty() || self.flaw.as_ref().is_some_and(Reject::is_about_the_lease)
+    }
+
+    /// Whether all it does is to say that holders of leases are alive.
+    pub(crate) fn is_heartbeat(&self) -> bool {
+        let are_beats = self.leases.iter().all(|lease| lease.part == LeasePart::Beat);
+        !self.leases.is_empty() && are_beats && self.guarded_refs().next().is_none()
+    }
+
+    /// The refs that fences guard.
+    pub(crate) fn guarded_refs(&self) -> impl Iterator<Item = &PlannedRef> {
+        self.refs.iter().filter(|planned| !planned.name.is_lease())
     }
 
     /// The fences that the push touches, in the order of the settings.
     pub(crate) fn fences<'s>(&self, settings: &'s Settings) -> Vec<&'s Rules> {
-        let touched: HashSet<&FenceName> = self.refs.iter().map(|planned| &planned.fence).collect();
+        let of_refs = self.refs.iter().map(|planned| &planned.fence);
+        let touched: HashSet<&FenceName> = of_refs.chain(self.leases.iter().map(|lease| &lease.fence)).collect();
         settings.fences.iter().filter(|rules| touched.contains(&rules.fence)).collect()
     }
 
@@ -63,17 +122,47 @@ fn planned(command: &Command, resolved: &Resolved, settings: &Settings) -> Vec<P
             fences.push(rules);
         }
     }
-    let (Some(first), Some(last)) = (resolved.names.first(), resolved.names.last()) else { return Vec::new() };
-    let planned = |rules: &Rules| PlannedRef {
-        name: last.clone(),
-        fence: rules.fence.clone(),
+    fences.into_iter().map(|rules| planned_for(&rules.fence, command, resolved)).collect()
+}
+
+fn planned_for(fence: &FenceName, command: &Command, resolved: &Resolved) -> PlannedRef {
+    let holds_the_value = resolved.names.last().unwrap_or(&command.name);
+    PlannedRef {
+        name: holds_the_value.clone(),
+        fence: fence.clone(),
         old: resolved.value.clone(),
         new: command.new.clone(),
         claimed: (command.claimed != resolved.value)
             .then(|| command.claimed.as_ref().map_or("none".to_owned(), ToString::to_string)),
-        via: (first != last).then(|| first.clone()),
+        via: (command.name != *holds_the_value).then(|| command.name.clone()),
+    }
+}
+
+/// What a command below `refs/fence/` would make of a lease: nothing where its fence is off.
+fn part_of_lease(
+    command: &Command,
+    resolved: &Resolved,
+    settings: &Settings,
+) -> Result<Option<(LeaseCommand, Option<PlannedRef>)>, Reject> {
+    let name = &command.name;
+    let Some((fence, part)) = LeasePart::in_name(name).filter(|_| resolved.names.len() == 1) else {
+        let why = match resolved.names.len() {
+            1 => "is not part of a lease: those are refs/fence/<fence>/lease and refs/fence/<fence>/beat",
+            _ => "leads to another ref, and leases are moved by their own names",
+        };
+        let named = LeasePart::in_name(name).map_or_else(FenceName::repo, |(fence, _)| fence);
+        return Err(invalid(&named, format!("{} {why}", text::quoted(name.as_bytes()))));
     };
-    fences.into_iter().map(planned).collect()
+    match settings.rules(&fence).map(|rules| rules.mode) {
+        None => return Err(invalid(&fence, format!("this repository has no fence '{fence}'"))),
+        Some(Mode::Off) => return Ok(None),
+        Some(Mode::Enforce | Mode::Observe) => {}
+    }
+    if command.new.is_none() && part != LeasePart::Ask {
+        return Err(invalid(&fence, format!("'{name}' is never deleted: its counter must not begin again")));
+    }
+    let planned = (part != LeasePart::Ask).then(|| planned_for(&fence, command, resolved));
+    Ok(Some((LeaseCommand { fence, part, new: command.new.clone() }, planned)))
 }
 
 /// A ref that would be moved more than once: it could go there and back unseen.

@@ -5,6 +5,7 @@ use crate::{
     files::FenceDir,
     gate::Gate,
     kept_hook::{self, Word},
+    leases,
     plan::{Guarded, unreadable},
     process,
     record::{GRACE, Record},
@@ -17,6 +18,7 @@ use crate::{
 };
 use git_fence_core::{Claim, Mode, Offer, Push, PushError, ReceivePack, Reject, Rules, Settings, Source};
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     io::{self, Read},
     os::unix::ffi::OsStrExt,
@@ -76,17 +78,18 @@ fn judge(input: Result<Push, PushError>, environment: &Environment, start: Insta
         return Ok(());
     }
     let guarded = match look_at_push(input, environment, &settings, &repository) {
-        Ok(guarded) if guarded.refs.is_empty() => return Ok(()),
+        Ok(guarded) if guarded.is_nothing() => return Ok(()),
         Ok(guarded) => guarded,
         Err(reject) => {
-            let record = record(shortest_wait(&mut settings.fences.iter()), settings.enforces());
+            let stands = settings.enforces() || reject.is_about_the_lease();
+            let record = record(shortest_wait(&mut settings.fences.iter()), stands);
             let record = Record { syslog: settings.syslog.as_ref(), ..record };
             let refusal = record.refuse_unread(reject, Some(&settings));
             return if record.enforces { Err(refusal) } else { overrule(&refusal) };
         }
     };
     let fences = guarded.fences(&settings);
-    let enforced = fences.iter().any(|rules| rules.mode == Mode::Enforce);
+    let enforced = fences.iter().any(|rules| rules.mode == Mode::Enforce) || guarded.comes_to_leases();
     let record = record(shortest_wait(&mut fences.into_iter()), enforced);
     let record = Record { syslog: settings.syslog.as_ref(), ..record };
     let receive_pack = receive_pack.filter(|_| !settings.receive_pack_is_elsewhere);
@@ -96,8 +99,8 @@ fn judge(input: Result<Push, PushError>, environment: &Environment, start: Insta
     }
 }
 
-/// Reads the tokens, finds the receive-pack, and goes through the gate with both. Where no fence
-/// enforces, what is wrong with the push is carried along and not held against it.
+/// Reads the tokens and the leases, finds the receive-pack, and goes through the gate with all. Where no
+/// fence enforces, what is wrong with the push is carried along and not held against it.
 fn bring_to_gate(
     guarded: Guarded,
     receive_pack: Option<ReceivePack>,
@@ -114,17 +117,29 @@ fn bring_to_gate(
         Err(reject) => (Offer::default(), Source::None, Some(reject)),
     };
     record.who.owner = offer.owner.clone();
-    let flaw = guarded.flaw.clone().or(no_tokens).or_else(|| unseen(receive_pack.as_ref(), settings));
+    let may_revoke = |rules: &Rules| rules.lets_revoke(pusher.as_bytes());
+    let asks = leases::asked(&guarded, &offer, settings, &may_revoke, repository, environment);
+    let (asks, no_lease) = match asks {
+        Ok(asks) => (asks, None),
+        Err(reject) => (BTreeMap::new(), Some(reject)),
+    };
+    let unseen = || {
+        if guarded.refs.is_empty() || guarded.is_heartbeat() { None } else { unseen(receive_pack.as_ref(), settings) }
+    };
+    let flaw = guarded.flaw.clone().or(no_tokens).or(no_lease).or_else(unseen);
     if let Some(reject) = flaw.clone().filter(|_| record.enforces) {
         return Err(record.refuse_unread(reject, Some(settings)));
     }
-    let claims = guarded.fences(settings).into_iter().map(|rules| Claim {
-        rules,
-        token: offer.token(&rules.fence),
-        exempt: exempts(rules),
+    let claims = guarded.fences(settings).into_iter().map(|rules| {
+        let is_guarded = guarded.guarded_refs().any(|planned| planned.fence == rules.fence);
+        // A token spends itself on refs that are guarded. Leases have their own.
+        let token = offer.token(&rules.fence).filter(|_| is_guarded);
+        Claim { rules, token, exempt: exempts(rules), guarded: is_guarded, lease: asks.get(&rules.fence) }
     });
     let claims = claims.collect();
-    Gate { record: &record, repository, settings, guarded, claims, source, flaw, receive_pack }.pass()
+    let is_heartbeat = guarded.is_heartbeat();
+    let gate = Gate { record: &record, repository, environment, settings, guarded, claims, source, flaw, receive_pack };
+    if is_heartbeat { gate.hear() } else { gate.pass() }
 }
 
 /// Nothing is refused where nothing enforces, but it is said what would have been.
@@ -152,7 +167,7 @@ fn look_at_push(
     let guarded = Guarded::part_of(&push, settings, repository).map_err(unreadable)?;
     match guarded.flaw {
         // Nothing that could move is left to hold a slot for.
-        Some(flaw) if guarded.refs.is_empty() => Err(flaw),
+        Some(flaw) if guarded.is_nothing() => Err(flaw),
         _ => Ok(guarded),
     }
 }

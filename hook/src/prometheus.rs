@@ -1,11 +1,11 @@
 //! The figures in Prometheus' text format, for the textfile collector of the node exporter.
 
-use crate::figures::Figures;
+use crate::figures::{Figures, Lengths};
 use std::fmt::{Display, Write as _};
 
 /// All figures, each with the repository as a label.
 pub(crate) fn text(figures: &Figures) -> String {
-    let Figures { repository, lines, pushes, waits_us, fences, observed, .. } = figures;
+    let Figures { repository, lines, pushes, waits_us, fences, observed, leases, .. } = figures;
     let mut page = Page { repository: escaped(repository), text: String::new() };
 
     page.family("git_fence_log_lines_total", "counter", "Lines of the log.");
@@ -40,16 +40,23 @@ pub(crate) fn text(figures: &Figures) -> String {
         page.sample("git_fence_fence_mark", &[("fence", fence.fence.as_str())], fence.mark);
     }
 
-    let help = "How long deciding took, waiting included; quantiles are at most 1/32 too large.";
-    page.family("git_fence_decision_seconds", "summary", help);
-    for (quantile, us) in [("0.5", waits_us.median), ("0.95", waits_us.p95)] {
-        let value = us.map_or("NaN".to_owned(), seconds);
-        page.sample("git_fence_decision_seconds", &[("quantile", quantile)], value);
+    page.summary("git_fence_decision", "How long deciding took, waiting included", waits_us);
+
+    let help = "Leases that were granted, by how the ownership before had ended.";
+    page.family("git_fence_lease_grants_total", "counter", help);
+    for (reason, count) in &leases.granted_by_reason {
+        page.sample("git_fence_lease_grants_total", &[("reason", reason)], count);
     }
-    page.sample("git_fence_decision_seconds_sum", &[], seconds(waits_us.sum));
-    page.sample("git_fence_decision_seconds_count", &[], waits_us.count);
-    page.family("git_fence_decision_longest_seconds", "gauge", "The longest that deciding took, waiting included.");
-    page.sample("git_fence_decision_longest_seconds", &[], seconds(waits_us.max));
+    for (name, help, count) in [
+        ("git_fence_lease_found_held_total", "Pushes that found a lease held by somebody else.", leases.found_held),
+        ("git_fence_lease_renewals_total", "Heartbeats of holders of leases.", leases.renewed),
+        ("git_fence_lease_releases_total", "Leases that were given back.", leases.released),
+        ("git_fence_lease_revocations_total", "Leases that were taken away.", leases.revoked),
+    ] {
+        page.family(name, "counter", help);
+        page.sample(name, &[], count);
+    }
+    page.summary("git_fence_lease_hold", "How long leases were held that ended", &leases.holds_us);
     page.text
 }
 
@@ -62,6 +69,21 @@ struct Page {
 impl Page {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// A spread of lengths of time: what Prometheus calls a summary, and the longest beside it.
+    fn summary(&mut self, name: &str, what: &str, lengths: &Lengths) {
+        let seconds_of = format!("{name}_seconds");
+        self.family(&seconds_of, "summary", &format!("{what}; quantiles are at most 1/32 too large."));
+        for (quantile, us) in [("0.5", lengths.median), ("0.95", lengths.p95)] {
+            let value = us.map_or("NaN".to_owned(), seconds);
+            self.sample(&seconds_of, &[("quantile", quantile)], value);
+        }
+        self.sample(&format!("{seconds_of}_sum"), &[], seconds(lengths.sum));
+        self.sample(&format!("{seconds_of}_count"), &[], lengths.count);
+        let longest = format!("{name}_longest_seconds");
+        self.family(&longest, "gauge", &format!("{what}: the longest."));
+        self.sample(&longest, &[], seconds(lengths.max));
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {

@@ -69,7 +69,10 @@ impl Record<'_> {
     /// Refuses the push and puts that on record.
     pub(crate) fn refuse(&self, store: Store, reject: Reject, token: Option<Token>, source: Option<Source>) -> Refusal {
         let fence = reject.fence().cloned();
-        let mark = fence.as_ref().map(|fence| store.state().fence(fence).mark);
+        let compared = reject.compared();
+        let token = compared.map(|(token, _)| token).or(token);
+        let mark = compared.map(|(_, mark)| mark);
+        let mark = mark.or_else(|| fence.as_ref().map(|fence| store.state().fence(fence).mark));
         let refused = Refused {
             code: reject.code(),
             reason: reject.to_string(),
@@ -91,7 +94,13 @@ impl Record<'_> {
 
     /// Puts `event` on record and lets the lock go. Who listens is told after that.
     pub(crate) fn commit(&self, mut store: Store, event: Event, durability: Durability) -> Result<(), Refusal> {
-        let written = store.append(event).and_then(|()| store.commit(durability)).map_err(|e| self.broken(&e))?;
+        store.append(event).map_err(|e| self.broken(&e))?;
+        self.commit_appended(store, durability)
+    }
+
+    /// The same for what has been appended already.
+    pub(crate) fn commit_appended(&self, store: Store, durability: Durability) -> Result<(), Refusal> {
+        let written = store.commit(durability).map_err(|e| self.broken(&e))?;
         syslog::announce(self.syslog, &written);
         Ok(())
     }

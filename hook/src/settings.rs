@@ -3,12 +3,11 @@
 //! A value that does not parse is an error and never a default: a gate that guesses what its owner
 //! meant is open when it guesses wrong.
 
-use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, Syslog, text};
+use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, Syslog, Ttl, length_of_time, text};
 use gix::{
     bstr::{BStr, BString, ByteSlice},
     config::File as Config,
 };
-use jiff::SignedDuration;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -71,7 +70,10 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
         syslog: shared.one("syslog", None, |value| match value {
             b"false" => Ok(None),
             b"true" => Ok(Some(Syslog::Local)),
-            path if path.starts_with(b"/") => Ok(path.to_str().ok().map(|path| Syslog::Socket(path.to_owned()))),
+            path if path.starts_with(b"/") => match path.to_str() {
+                Ok(path) => Ok(Some(Syslog::Socket(path.to_owned()))),
+                Err(_) => Err("expected UTF-8"),
+            },
             _ => Err("expected true, false or the path of a socket"),
         })?,
     })
@@ -162,6 +164,12 @@ impl Level<'_> {
                 usable.then_some(()).ok_or("expected a pattern that starts with refs/, as in refs/heads/*")
             })?,
             exempt: self.many("exempt", rules.exempt, |_| Ok(()))?,
+            lease_max_ttl: self.one("leaseMaxTtl", rules.lease_max_ttl, |value| {
+                let expected = "expected a length of time from 1s to 7d, in whole seconds";
+                let length = duration(value).map_err(|_| expected)?;
+                Ttl::of_seconds(length.as_secs()).filter(|ttl| ttl.duration() == length).ok_or(expected)
+            })?,
+            allow_revoke: self.many("allowRevoke", rules.allow_revoke, |_| Ok(()))?,
             fence: rules.fence,
         })
     }
@@ -218,15 +226,9 @@ impl Level<'_> {
     }
 }
 
-/// `30`, `30s`, `2m`, `500ms`: a bare number is seconds.
 fn duration(value: &[u8]) -> Result<Duration, &'static str> {
-    let expected = "expected a length of time such as 30s, 2m or 500ms";
-    let text = value.to_str().map_err(|_| expected)?;
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        return text.parse().map(Duration::from_secs).map_err(|_| expected);
-    }
-    let parsed: SignedDuration = text.parse().map_err(|_| expected)?;
-    Duration::try_from(parsed).map_err(|_| expected)
+    let read = value.to_str().ok().and_then(length_of_time);
+    read.ok_or("expected a length of time such as 30s, 2m or 500ms")
 }
 
 #[cfg(test)]
@@ -291,6 +293,12 @@ mod tests {
             let error = settings(text).expect_err(text);
             assert!(!error.to_string().is_empty());
         }
+        let path = Config::from_bytes_no_includes(
+            b"[fence]\n syslog = /run/\xff",
+            gix::config::file::Metadata::api(),
+            gix::config::file::init::Options::default(),
+        );
+        assert!(read(&path.unwrap()).is_err(), "a path that cannot be used is not none");
         let named = settings("[fence \"x\"]\n refs = refs/heads/*\n mode = 1").unwrap_err();
         assert_eq!(named.to_string(), "setting fence.x.mode is '1': expected enforce, observe or off");
     }

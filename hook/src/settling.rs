@@ -32,8 +32,10 @@ pub(crate) fn settle_what_is_over(
         let bound = slot::bound_of(&flight, settings);
         if let Fate::Over(evidence) = slot::fate_of(&flight, &plan, lookout, bound, repository)? {
             let seen = repository.ref_values(plan.iter().map(|planned| &planned.name))?;
-            let settled = settle(&flight, &plan, &seen).on_record(&flight, store.state(), plan.len(), evidence);
-            store.append(settled)?;
+            let settlement = settle(&flight, &plan, &seen);
+            for event in settlement.on_record(&flight, store.state(), plan.len(), evidence) {
+                store.append(event)?;
+            }
             store.forget_plan_of(&flight);
         }
     }

@@ -110,7 +110,7 @@ mod tests {
 
     fn flight(place: &Place, push: u64) -> InFlight {
         let json = serde_json::json!({
-            "push": push, "time": "2999-01-01T00:00:00.000Z", "stakes": [], "who": { "pusher": "x" },
+            "push": push, "time": "2999-01-01T00:00:00.000Z", "stakes": [{ "fence": "repo", "token": null, "mark": 0 }], "who": { "pusher": "x" },
             "plan": { "refs": [], "count": 0, "digest": "" }, "place": place,
         });
         serde_json::from_value(json).unwrap()

@@ -3,7 +3,7 @@
 use crate::{
     clock,
     failure::{self, Failure},
-    figures::Figures,
+    figures::{Figures, LeaseFigures},
     files::FenceDir,
     history,
     moment::Moment,
@@ -98,7 +98,45 @@ fn show(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{:>8}  {:>8}  {:>8}  {}{mode}", fence.pushes, fence.refused, fence.mark, fence.fence)?;
     }
     and_more(fences.len(), "fences", out)?;
+    show_leases(&figures.leases, out)?;
     show_observed(figures, out)
+}
+
+fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
+    if leases.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{:>8}  leases granted", leases.granted)?;
+    for (reason, count) in leases.granted_by_reason.iter().filter(|(_, count)| **count > 0) {
+        let why = match *reason {
+            "first" => "the first of its fence",
+            "released" => "after a release",
+            "expired" => "after the holder was not heard any more",
+            _ => "after it was taken away",
+        };
+        writeln!(out, "{count:>8}    {why}")?;
+    }
+    for (count, word) in [
+        (leases.found_held, "tries that found it held"),
+        (leases.renewed, "renewals"),
+        (leases.released, "releases"),
+        (leases.revoked, "taken away"),
+    ] {
+        writeln!(out, "{count:>8}  {word}")?;
+    }
+    if let (Some(median), Some(p95)) = (leases.holds_us.median, leases.holds_us.p95) {
+        writeln!(out, "held, of those that ended")?;
+        for (length_us, word) in [(median, "median"), (p95, "p95"), (leases.holds_us.max, "longest")] {
+            writeln!(out, "{:>8}  {word}", length(length_us))?;
+        }
+    }
+    match leases.beat_gap_p95_percent.filter(|_| leases.wants_longer_ttl) {
+        Some(percent) => writeln!(
+            out,
+            "holders are heard late: one in twenty only after {percent} % of the TTL. A longer one loses fewer leases"
+        ),
+        None => Ok(()),
+    }
 }
 
 /// The report that says whether it is time to enforce.

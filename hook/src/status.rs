@@ -1,6 +1,7 @@
 //! Showing where all fences stand, without changing anything.
 
 use crate::{
+    catch_up, clock,
     failure::{self, Failure},
     files::FenceDir,
     gate_checks, history,
@@ -11,7 +12,8 @@ use crate::{
     surroundings::Environment,
 };
 use git_fence_core::{
-    FenceName, InFlight, Mark, Mode, Place, PlannedRef, PushId, ReceivePack, Rules, Settings, State, Token, Who, settle,
+    Event, FenceName, InFlight, Lease, LeaseId, Mark, Mode, Place, PlannedRef, PushId, Reason, ReceivePack, Rules,
+    Settings, Stamp, Standing, State, Token, Ttl, Who, settle, text,
 };
 use serde::Serialize;
 use std::{
@@ -35,7 +37,38 @@ struct FenceStatus {
     /// The rules in force.
     #[serde(flatten)]
     rules: Rules,
+    /// Its lease, where it has ever granted one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<LeaseStatus>,
     in_flight: Vec<FlightStatus>,
+}
+
+#[derive(Serialize)]
+struct LeaseStatus {
+    state: LeaseIs,
+    owner: String,
+    lease: LeaseId,
+    /// What its owner may write with next; of one that is released, the last that it had.
+    token: Token,
+    reason: Reason,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    words: Option<String>,
+    ttl_s: Ttl,
+    /// For how much longer, by this machine's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_ms: Option<u64>,
+    since: String,
+    heard: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum LeaseIs {
+    Held,
+    Expired,
+    Released,
 }
 
 #[derive(Serialize)]
@@ -76,9 +109,19 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
         let bound = slot::bound_of(&flight, settings);
         if let Fate::Over(evidence) = slot::fate_of(&flight, &plan, lookout, bound, repository).map_err(unreadable)? {
             let seen = repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
-            let settled = settle(&flight, &plan, &seen).on_record(&flight, &state, plan.len(), evidence);
-            let applied = state.apply(0, &flight.time, &settled);
-            debug_assert!(applied.is_ok(), "a push in flight can be settled");
+            let settlement = settle(&flight, &plan, &seen);
+            for event in settlement.on_record(&flight, &state, plan.len(), evidence) {
+                let applied = state.apply(0, &flight.time, &event);
+                debug_assert!(applied.is_ok(), "a push in flight can be settled");
+            }
+        }
+    }
+    let now = clock::stamp(here);
+    for rules in &settings.fences {
+        // What cannot be read is a matter for the doctor.
+        if let Ok(Some(line)) = catch_up::look(repository, &state, rules, &now, "") {
+            let applied = state.apply(0, "", &Event::LeaseFound(line));
+            debug_assert!(applied.is_ok(), "a lease can be found at any time");
         }
     }
     let fences = settings.fences.iter().map(|rules| {
@@ -86,6 +129,7 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
         FenceStatus {
             mark: fence.mark,
             rules: rules.clone(),
+            lease: fence.lease.map(|standing| LeaseStatus::of(standing, &now)),
             in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
         }
     });
@@ -95,6 +139,54 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
         settings: settings::made(&repository.config),
         flaws: gate_checks::flaws(repository)?,
     })
+}
+
+impl LeaseStatus {
+    fn of(standing: &Standing, now: &Stamp) -> LeaseStatus {
+        let Lease { id, token, owner, ttl, reason, words, .. } = standing.lease.clone();
+        let left = standing.left_at(now);
+        LeaseStatus {
+            state: match left {
+                Some(_) => LeaseIs::Held,
+                None if standing.is_held() => LeaseIs::Expired,
+                None => LeaseIs::Released,
+            },
+            owner,
+            lease: id,
+            token,
+            reason,
+            words,
+            ttl_s: ttl,
+            left_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            since: clock::written(&standing.since),
+            heard: clock::written(&standing.heard),
+            progress: standing.progress.clone(),
+        }
+    }
+
+    fn show(&self, out: &mut impl Write) -> io::Result<()> {
+        let LeaseStatus { owner, token, reason, .. } = self;
+        let owner = text::in_quotes(owner);
+        let words = self.words.as_deref().map_or(String::new(), |words| format!(", {}", text::in_quotes(words)));
+        match self.state {
+            LeaseIs::Held => {
+                let left = self.left_ms.unwrap_or(0).div_ceil(1000);
+                writeln!(out, "  lease      held by {owner}, token {token}, for another {left} s unless renewed")?;
+            }
+            LeaseIs::Expired => writeln!(out, "  lease      expired: {owner} had it, token {token}, and is not heard")?,
+            LeaseIs::Released if *reason == Reason::Revoked => {
+                writeln!(out, "  lease      free: taken away by {owner}{words}")?;
+            }
+            LeaseIs::Released => writeln!(out, "  lease      free: released by {owner} after token {token}")?,
+        }
+        writeln!(out, "             since {}, last heard {}", self.since, self.heard)?;
+        match &self.progress {
+            Some(progress) if self.state != LeaseIs::Released => {
+                writeln!(out, "             progress {}", text::in_quotes(progress))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl FlightStatus {
@@ -117,7 +209,7 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for flaw in &status.flaws {
         writeln!(out, "warning: {flaw}")?;
     }
-    for FenceStatus { mark, rules, in_flight } in &status.fences {
+    for FenceStatus { mark, rules, lease, in_flight } in &status.fences {
         let mode = match rules.mode {
             Mode::Enforce => "",
             Mode::Observe => "  (observes, refuses nothing)",
@@ -125,6 +217,9 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
         };
         writeln!(out, "fence '{}'  mark {mark}{mode}", rules.fence)?;
         writeln!(out, "  guards     {}", rules.refs.join(" "))?;
+        if let Some(lease) = lease {
+            lease.show(out)?;
+        }
         for flight in in_flight {
             let token = flight.token.map_or("no token".to_owned(), |token| format!("token {token}"));
             writeln!(out, "  in flight  {token} of '{}' since {}", flight.who.pusher, flight.since)?;

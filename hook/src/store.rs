@@ -24,6 +24,10 @@ use std::{
 /// A checkpoint is written when this much of the log is not in one.
 const CHECKPOINT_EVERY: u64 = 32 * 1024;
 
+/// Only synced lines get into a checkpoint. Where nothing but refusals and heartbeats is written for so long,
+/// they are synced once, or everybody would have to read all of them every time.
+const LAZY_AT_MOST: u64 = 8 * CHECKPOINT_EVERY;
+
 /// Whether a commit must survive a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
@@ -188,7 +192,8 @@ impl Store {
 
     /// Writes what was appended, lets the lock go, and gives the lines that were written.
     pub(crate) fn commit(mut self, durability: Durability) -> Result<Vec<Line>, StoreError> {
-        self.write_out(durability)?;
+        let is_long = self.head.end - self.checkpointed > LAZY_AT_MOST;
+        self.write_out(if is_long { Durability::Synced } else { durability })?;
         let is_due = self.synced.0 == self.head.end && self.head.end - self.checkpointed > CHECKPOINT_EVERY;
         if is_due {
             self.write_checkpoint();
@@ -267,7 +272,8 @@ impl Store {
             return Ok(());
         }
         let path = self.dir.plan_of(self.next_push());
-        let kept = self.dir.replace(&path, &Plan::write_out(refs), true);
+        // With its name: a synced line that speaks of a file whose name went with the power would close the fence.
+        let kept = self.dir.replace(&path, &Plan::write_out(refs), true).and_then(|()| self.dir.sync());
         Ok(kept.map_err(Damage::io("write", path))?)
     }
 

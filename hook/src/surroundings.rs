@@ -23,6 +23,11 @@ impl Environment {
         Environment(std::env::vars_os().collect())
     }
 
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
+        Environment(variables.into_iter().collect())
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
@@ -36,7 +41,9 @@ impl Environment {
     pub(crate) fn push_options(&self) -> Result<Vec<Vec<u8>>, OptionsError> {
         let Some(count) = self.get("GIT_PUSH_OPTION_COUNT") else { return Ok(Vec::new()) };
         let not_a_number = || OptionsError::Count(text::quoted(count.as_bytes()));
-        let count: usize = count.to_str().and_then(|n| n.parse().ok()).ok_or_else(not_a_number)?;
+        let number = count.to_str().and_then(|n| n.parse().ok());
+        // As git writes it: `+1` and `01` were written by somebody else.
+        let count: usize = number.filter(|n: &usize| *count == *n.to_string()).ok_or_else(not_a_number)?;
         (0..count)
             .map(|n| match self.0.get(OsStr::new(&format!("GIT_PUSH_OPTION_{n}"))) {
                 Some(option) => Ok(option.clone().into_vec()),
@@ -96,7 +103,7 @@ mod tests {
     fn a_count_that_lies_is_an_error() {
         let short = environment(&[("GIT_PUSH_OPTION_COUNT", "2"), ("GIT_PUSH_OPTION_0", "a")]);
         assert_eq!(short.push_options(), Err(OptionsError::Absent(1)));
-        for count in ["x", "-1", "1 ", "99999999999999999999999"] {
+        for count in ["x", "-1", "+0", "00", "1 ", "99999999999999999999999"] {
             let read = environment(&[("GIT_PUSH_OPTION_COUNT", count)]).push_options();
             assert!(matches!(read, Err(OptionsError::Count(_))), "{count}");
         }

@@ -3,7 +3,7 @@
 //! After the lock has been let go and the log written, without waiting, and without minding whether
 //! anybody listens: a push is never hurt by it. The log is the record; this is for those who watch.
 
-use git_fence_core::{Event, Line, Refused, Syslog, text};
+use git_fence_core::{Event, Lease, Line, Refused, Syslog, text};
 use serde_json::Value;
 use std::{
     io,
@@ -100,6 +100,14 @@ fn sentence(line: &Line) -> String {
         Event::PushSettled { push, stake, moved, count, .. } => {
             format!("{kind} push {push} moved {moved} of {count} refs, mark {} of fence '{}'", stake.mark, stake.fence)
         }
+        Event::LeaseGranted(line)
+        | Event::LeaseAdvanced(line)
+        | Event::LeaseReleased(line)
+        | Event::LeaseRevoked(line)
+        | Event::LeaseFound(line) => {
+            let Lease { token, owner, .. } = &line.standing.lease;
+            format!("{kind} token {token} of {} for fence '{}'", text::in_quotes(owner), line.fence)
+        }
         _ => kind,
     }
 }
@@ -107,7 +115,11 @@ fn sentence(line: &Line) -> String {
 /// Refusals are warnings, the rest is information.
 fn severity(line: &Line) -> u8 {
     match line.event {
-        Event::PushRejected(_) | Event::PushObserved(_) | Event::PushEvicted { .. } | Event::MarkLowered { .. } => 4,
+        Event::PushRejected(_)
+        | Event::PushObserved(_)
+        | Event::PushEvicted { .. }
+        | Event::MarkLowered { .. }
+        | Event::LeaseRevoked(_) => 4,
         _ => 6,
     }
 }

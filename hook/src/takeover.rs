@@ -4,10 +4,10 @@
 //! would let their former holders in again.
 
 use crate::{failure::Failure, git, repository::Repository};
-use git_fence_core::{Accept, Event, FenceName, Mark, RefName, Settings, State, Token};
+use git_fence_core::{Accept, Event, FenceName, Lease, LeasePart, Mark, RefName, Settings, State, Token};
 use gix::objs::commit::MessageRef;
 
-/// What a lease commit says of its token.
+/// What the leases of others say of their token, too.
 const TRAILER: &str = "Fence-Token";
 
 /// A mark that a lease asks for.
@@ -30,7 +30,8 @@ impl Raise {
     }
 }
 
-/// The marks that the leases of `repository` ask for, and the leases that cannot be read.
+/// The marks that the leases of `repository` ask for, and the refs that are no lease of ours. Of those the
+/// mark is taken all the same, where they name a token.
 pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<(Vec<Raise>, Vec<RefName>), Failure> {
     let format = "--format=%(refname)%00%(contents)%00";
     let listed = git::ask(&repository.common_dir, &["for-each-ref", format, "refs/fence/*/lease"])?;
@@ -38,20 +39,18 @@ pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<(Vec<
     let (mut raises, mut unreadable) = (Vec::new(), Vec::new());
     while let (Some(name), Some(message)) = (fields.next(), fields.next()) {
         let lease = RefName::new(name.strip_prefix(b"\n").unwrap_or(name));
-        match (fence_of(&lease), token_in(message)) {
-            (Some(fence), Some(token)) => {
-                let accept = settings.rules(&fence).map_or(Accept::Above, |rules| rules.accept);
-                raises.extend(mark_before(token, accept).map(|mark| Raise { fence, mark, lease }));
-            }
-            _ => unreadable.push(lease),
+        let record = Lease::read(message);
+        if record.is_err() {
+            unreadable.push(lease.clone());
+        }
+        let token = record.map(|record| record.token).ok().or_else(|| token_in(message));
+        if let (Some((fence, _)), Some(token)) = (LeasePart::in_name(&lease), token) {
+            let accept = settings.rules(&fence).map_or(Accept::Above, |rules| rules.accept);
+            let mark = accept.mark_before(token);
+            raises.extend((mark > Mark::default()).then_some(Raise { fence, mark, lease }));
         }
     }
     Ok((raises, unreadable))
-}
-
-fn fence_of(lease: &RefName) -> Option<FenceName> {
-    let name = lease.as_bytes().strip_prefix(b"refs/fence/")?.strip_suffix(b"/lease")?;
-    FenceName::parse(name).ok()
 }
 
 fn token_in(message: &[u8]) -> Option<Token> {
@@ -61,28 +60,12 @@ fn token_in(message: &[u8]) -> Option<Token> {
     found.next().is_none().then(|| Token::parse(&token.value).ok()).flatten()
 }
 
-/// The mark that leaves `token` to its holder and keeps everybody before it out.
-fn mark_before(token: Token, accept: Accept) -> Option<Mark> {
-    match accept {
-        Accept::AtOrAbove => Some(token.into()),
-        Accept::Above => Token::try_from(token.get() - 1).ok().map(Mark::from),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_of_a_lease_may_still_write_and_nobody_before_it() {
-        let token = |n: u64| Token::try_from(n).unwrap();
-        assert_eq!(mark_before(token(5), Accept::Above), Some(token(4).into()));
-        assert_eq!(mark_before(token(5), Accept::AtOrAbove), Some(token(5).into()));
-        assert_eq!(mark_before(token(1), Accept::Above), None);
-    }
-
-    #[test]
-    fn a_lease_has_one_token_in_its_trailers() {
+    fn a_lease_of_others_has_one_token_in_its_trailers() {
         assert_eq!(token_in(b"held\n\nFence-Lease: x\nFence-Token: 7\n"), Token::parse(b"7").ok());
         for none in
             ["held\n", "held\n\nFence-Token: 07\n", "held\n\nFence-Token: 7\nFence-Token: 8\n", "Fence-Token: 7\n"]

@@ -22,7 +22,10 @@ pub(crate) fn brought_along(
     if !offer.is_empty() {
         return Ok((offer, Source::Option));
     }
-    let Stamps { offer: mut stamped, unstamped } = trailers::read(&guarded.refs, repository, environment, settings)?;
+    if guarded.guarded_refs().next().is_none() {
+        return Ok((offer, Source::None));
+    }
+    let Stamps { offer: mut stamped, unstamped } = trailers::read(guarded, repository, environment, settings)?;
     if stamped.is_empty() {
         return Ok((offer, Source::None));
     }
@@ -31,6 +34,7 @@ pub(crate) fn brought_along(
     if let Some(planned) = unstamped.into_iter().find(|planned| !exempt(&planned.fence)) {
         return Err(Reject::Missing { fence: planned.fence, name: Some(planned.name) });
     }
+    // Not the secret: who can send that as an option can send the token so, too.
     stamped.owner = offer.owner;
     Ok((stamped, Source::Trailer))
 }

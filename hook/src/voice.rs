@@ -3,7 +3,7 @@
 //! Git shows it behind `remote:`. It is written after the lock has been let go: a client that does
 //! not read can hold up its own push and nobody else's.
 
-use git_fence_core::{FenceName, Mark, Reject, Token};
+use git_fence_core::{FenceName, HeldBy, Mark, Reject, Token};
 use serde::Serialize;
 use std::{io::Write as _, time::Duration};
 
@@ -32,7 +32,27 @@ struct ForPrograms<'a> {
     token: Option<Token>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mark: Option<Mark>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<&'a HeldBy>,
     retryable: bool,
+}
+
+#[derive(Serialize)]
+struct Granted<'a> {
+    verdict: &'static str,
+    fence: &'a FenceName,
+    token: Token,
+    mark: Mark,
+}
+
+/// One line, for programs: whoever takes a lease learns by it that a gate has judged.
+pub(crate) fn granted(fence: &FenceName, token: Token, mark: Mark) {
+    say(&grant(fence, token, mark));
+}
+
+fn grant(fence: &FenceName, token: Token, mark: Mark) -> String {
+    let json = serde_json::to_string(&Granted { verdict: "granted", fence, token, mark }).unwrap_or_default();
+    format!("fence: {json}\n")
 }
 
 /// Three lines: what is wrong, what to do, and the same for programs.
@@ -63,6 +83,10 @@ fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> S
         fence: fence.as_ref(),
         token: *token,
         mark: *mark,
+        holder: match reject {
+            Reject::LeaseHeld { by, .. } => Some(by),
+            _ => None,
+        },
         retryable: reject.is_retryable(),
     };
     let json = serde_json::to_string(&for_programs).unwrap_or_default();
@@ -77,6 +101,22 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grant_is_one_line_and_who_holds_a_lease_is_told() {
+        let five = Token::parse(b"5").unwrap();
+        assert_eq!(
+            grant(&FenceName::repo(), five, Mark::at(4).unwrap()),
+            "fence: {\"verdict\":\"granted\",\"fence\":\"repo\",\"token\":5,\"mark\":4}\n"
+        );
+        let lease = git_fence_core::LeaseId::of([7; 16]);
+        let by = HeldBy { owner: "agent".to_owned(), lease, token: five, left_ms: 61_500 };
+        let held = Refusal::from(Reject::LeaseHeld { fence: FenceName::repo(), by: Box::new(by) });
+        let said = lines("error", "rejected", "", &held);
+        assert!(said.contains("is held by 'agent', with token 5, for another 62 s"), "{said}");
+        let holder = format!(r#""holder":{{"owner":"agent","lease":"{}","token":5,"left_ms":61500}}"#, "07".repeat(16));
+        assert!(said.contains(&holder), "{said}");
+    }
 
     #[test]
     fn the_two_voices_say_the_same() {

@@ -69,7 +69,8 @@ fn when_the_client_is_killed_mark_and_refs_agree() {
     }
 }
 
-/// The hook is killed at its first system call, at its second, and so on through all of them.
+/// The hook is killed at its first system call, at its second, and so on through all of them: before each, and
+/// so after each.
 #[test]
 fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
@@ -99,6 +100,7 @@ fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
             continue;
         }
         assert!(!pushed.text.contains("FENCE-"), "killed, not refused: {}", pushed.text);
+        assert!(world.verify().status.success(), "killed at {call:?}");
         assert_eq!(world.mark(), token - 1, "killed at {call:?}");
         // The same token has not been spent, and nobody has to wait for the dead.
         world.push_token("main", &token.to_string()).assert_landed();
@@ -223,6 +225,14 @@ fn a_stalled_older_push_is_ended_by_a_newer_one_where_the_settings_say_so() {
     }
 }
 
+/// Runs the hook as a host does that starts hooks elsewhere: no receive-pack is above it.
+fn hook_by_hand(world: &World, input: &std::path::Path, token: &str) -> Pushed {
+    let mut hook = world.hook_program();
+    hook.arg("pre-receive").current_dir(world.server()).env("GIT_DIR", ".");
+    hook.env("GIT_PUSH_OPTION_COUNT", "1").env("GIT_PUSH_OPTION_0", format!("fence-token={token}"));
+    Pushed::from(&hook.stdin(std::fs::File::open(input).unwrap()).output().unwrap())
+}
+
 #[test]
 fn a_hook_that_no_receive_pack_has_started_refuses_unless_told_otherwise() {
     let world = World::new(&any_git());
@@ -230,12 +240,7 @@ fn a_hook_that_no_receive_pack_has_started_refuses_unless_told_otherwise() {
     world.ok(world.git("work").arg("push").arg(world.server()).arg("HEAD:refs/unguarded/x"));
     let input = world.path("input");
     std::fs::write(&input, format!("{} {tip} refs/heads/main\n", "0".repeat(40))).unwrap();
-    let run = |token: &str| {
-        let mut hook = world.hook_program();
-        hook.arg("pre-receive").current_dir(world.server()).env("GIT_DIR", ".");
-        hook.env("GIT_PUSH_OPTION_COUNT", "1").env("GIT_PUSH_OPTION_0", format!("fence-token={token}"));
-        Pushed::from(&hook.stdin(std::fs::File::open(&input).unwrap()).output().unwrap())
-    };
+    let run = |token: &str| hook_by_hand(&world, &input, token);
     run("5").assert_refused("FENCE-UNSEEN");
     // The bounded form: nobody can see when it is over, so it is over when the refs say so or
     // the time has passed.
@@ -255,6 +260,23 @@ fn a_hook_that_no_receive_pack_has_started_refuses_unless_told_otherwise() {
     let uptime = |line: &serde_json::Value| line["place"]["uptime_ms"].as_u64().unwrap();
     let accepted = world.events("push.accepted");
     assert!(accepted.windows(2).all(|two| uptime(&two[0]) <= uptime(&two[1])));
+}
+
+#[test]
+fn a_push_that_cannot_be_seen_is_waited_for_until_its_time_has_passed() {
+    let world = World::new(&any_git());
+    world.configure("fence.receivePack", "none");
+    world.configure("fence.wait", "1s");
+    let tip = world.ok(world.git("work").args(["rev-parse", "HEAD"]));
+    world.ok(world.git("work").arg("push").arg(world.server()).arg("HEAD:refs/unguarded/x"));
+    let input = world.path("input");
+    std::fs::write(&input, format!("{} {tip} refs/heads/main\n", "0".repeat(40))).unwrap();
+    hook_by_hand(&world, &input, "5").assert_landed();
+    hook_by_hand(&world, &input, "6").assert_landed();
+    let let_through = |line: &serde_json::Value| line["place"]["uptime_ms"].as_u64().unwrap();
+    let accepted = world.events("push.accepted");
+    let waited = let_through(&accepted[1]) - let_through(&accepted[0]);
+    assert!(waited >= 1000, "the one before had {waited} ms");
 }
 
 /// Twelve that wait and are told at the same moment that they waited in vain: all are on record.

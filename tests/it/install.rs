@@ -1,7 +1,8 @@
 //! Putting the gate in and taking it out, over whatever is there.
 
 use crate::support::{
-    Git, Pushed, World, any_git, copy_program, fixture, gits, program_exists, sh, text, tree, tree_without,
+    Git, Pushed, World, any_git, copy_program, fixture, gits, lease::Agent, program_exists, sh, text, tree,
+    tree_without,
 };
 use std::{
     fs,
@@ -422,18 +423,22 @@ fn under_gitolite_its_own_hook_is_left_alone_and_its_links_are_not_taken_over() 
 fn marks_are_taken_over_from_leases_that_are_there_and_never_go_down() {
     for git in gits() {
         let world = World::bare(&git, &[]);
-        let lease = |fence: &str, token: &str| {
-            let commit = world.commit(&format!("held\n\nFence-Lease: x\nFence-Token: {token}\n"));
+        let lease = |fence: &str, message: &str| {
+            let commit = world.commit(message);
             world.push(&[&format!("+{commit}:refs/fence/{fence}/lease")], &[]).assert_landed();
         };
         world.configure("fence.deploy.refs", "refs/heads/deploy/*");
         world.configure("fence.deploy.accept", "at-or-above");
-        lease("repo", "41");
-        lease("deploy", "7");
-        lease("odd", "none");
+        lease("repo", &Agent::new("anna").lease(41, "held", "expired"));
+        // Somebody else's, of a form that is not known here, but it names its token.
+        lease("deploy", "held\n\nFence-Lease: x\nFence-Token: 7\n");
+        lease("odd", "held\n\nFence-Lease: x\nFence-Token: none\n");
         let ran = install(&world, &[]);
         assert!(ran.status.success());
-        assert!(text(&ran.stderr).contains("'refs/fence/odd/lease' names no token"), "{}", text(&ran.stderr));
+        for name in ["refs/fence/odd/lease", "refs/fence/deploy/lease"] {
+            let warned = format!("'{name}' is no lease of git-fence, and closes its fence: remove it");
+            assert!(text(&ran.stderr).contains(&warned), "{}", text(&ran.stderr));
+        }
         let marks = || {
             world.status()["fences"]
                 .as_array()
@@ -449,9 +454,12 @@ fn marks_are_taken_over_from_leases_that_are_there_and_never_go_down() {
             raised[1]["reason"].as_str().unwrap().contains("refs/fence/repo/lease") && raised[1]["pusher"].is_string()
         );
         world.push_token("main", "40").assert_refused("FENCE-STALE");
-        world.push_token("main", "41").assert_landed();
+        world.push_token("main", "41").assert_refused("FENCE-LEASE-REQUIRED");
+        world.push(&["HEAD:refs/heads/deploy/x"], &["fence-token=deploy:7"]).assert_refused("FENCE-LEASE-INVALID");
+        world.ok(world.git("server.git").args(["update-ref", "-d", "refs/fence/deploy/lease"]));
+        world.push(&["HEAD:refs/heads/deploy/x"], &["fence-token=deploy:7"]).assert_landed();
         installed(&world, &[]);
-        assert_eq!((marks(), world.events("mark.raised").len()), (vec![7, 41], 2));
+        assert_eq!((marks(), world.events("mark.raised").len()), (vec![7, 40], 2));
         assert!(world.ok(world.hook_program().arg("audit").arg(world.server())).contains("raised"));
     }
 }

@@ -8,6 +8,7 @@ mod doctor;
 mod faults;
 mod hostile;
 mod install;
+mod leases;
 mod mend;
 mod modes;
 mod operations;

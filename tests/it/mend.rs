@@ -84,6 +84,30 @@ fn a_stalled_push_is_ended_on_record_and_never_lands() {
     }
 }
 
+/// Git removes its locks when it is asked to end. Killed, it would leave them, and nobody could write there again.
+#[test]
+fn a_push_that_is_ended_while_it_holds_ref_locks_leaves_none() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", "10m");
+        world.write_hook(
+            "reference-transaction",
+            "[ \"$1\" = prepared ] && grep -q refs/heads/t5 && ! [ -e stalled ] || exit 0\n\
+             echo $PPID >stalled.new; mv stalled.new stalled; kill -STOP $PPID",
+        );
+        let five = world.start_push("t5", "5");
+        world.pid_in("stalled");
+        let lock = world.server().join("refs/heads/t5.lock");
+        assert!(lock.exists(), "it holds the lock of its ref");
+        let ran = run(&world, &["evict", "--reason", "it hangs"]);
+        assert!(text(&ran.stdout).contains("has ended"), "{} {}", text(&ran.stdout), text(&ran.stderr));
+        assert!(!five.wait().ok);
+        assert!(!lock.exists(), "the lock was left behind");
+        world.push_token("t5", "5").assert_landed();
+        world.assert_log_is_whole();
+    }
+}
+
 #[test]
 fn rotating_carries_marks_slots_and_the_chain_on() {
     let world = World::new(&any_git());

@@ -1,12 +1,29 @@
 //! The operator's page, carried out: every command on it, in its order.
 
-use crate::support::{World, any_git, text};
+use crate::support::{
+    Pushed, World, any_git,
+    lease::{Agent, commit},
+    text,
+};
 use std::{fs, path::Path, process::Command};
 
 /// The shell blocks of a page.
 fn commands_in(page: &str) -> Vec<String> {
     let blocks = page.split("```sh\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// What there is to be taken away.
+fn hold_a_lease(world: &World, server: &Path) {
+    let agent = Agent::new("importer");
+    let status = world.ok(world.hook_program().args(["status", "--json"]).arg(server));
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let token = status["fences"][0]["mark"].as_u64().unwrap() + 1;
+    let mut push = world.git("work");
+    push.args(["push", "--atomic"]).arg(server);
+    push.arg(format!("{}:refs/fence/repo/lease", commit(world, &agent.lease(token, "held", "first"), &[])));
+    push.arg(format!("{}:refs/fence/repo/beat", commit(world, &agent.beat(""), &[])));
+    Pushed::from(&push.output().unwrap()).assert_landed();
 }
 
 #[test]
@@ -23,7 +40,11 @@ fn every_command_of_the_operations_page_does_its_work() {
     world.ok(world.git(".").args(["init", "-q", "--bare", "srv/other.git"]));
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_git-fence-hook"), world.path("bin/git-fence-hook")).unwrap();
     let here = |path: &str| world.path(path).display().to_string();
+    let app = world.path("srv/app.git");
     for block in commands {
+        if block.contains("git-fence-hook revoke") {
+            hold_a_lease(&world, &app);
+        }
         let block = block
             .replace("/srv/git", &here("srv"))
             .replace("/var/lib/node_exporter/textfile", &here("textfile"))

@@ -3,6 +3,7 @@
 use crate::support::{
     World, any_git, gits,
     raw::{self, NULL, RawCommand},
+    wait_until,
 };
 
 #[test]
@@ -59,6 +60,29 @@ fn a_push_that_moves_some_of_its_refs_spends_its_token() {
         assert!(!atomic.arg("--atomic").output().unwrap().status.success());
         assert_eq!(world.mark(), 7);
         world.push_token("main", "8").assert_landed();
+    }
+}
+
+/// While nine waits, five moves the ref that both want, and git declines nine. Compared with what the ref was when nine
+/// came, it would look as if nine had moved it.
+#[test]
+fn a_push_that_waited_is_compared_with_the_refs_as_they_are_when_its_turn_comes() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", "10m");
+        world.push_token("main", "4").assert_landed();
+        world.stall_update_of("main");
+        let five = world.start_push("main", "5");
+        world.pid_in("stalled");
+        let nine = world.start_push("main", "9");
+        wait_until("nine waits", || nine.has_said("waiting"));
+        world.go();
+        five.wait().assert_landed();
+        let nine = nine.wait();
+        assert!(!nine.ok && nine.code().is_none(), "declined by git, not by the gate: {}", nine.text);
+        assert_eq!(world.mark(), 5);
+        world.push_token("main", "6").assert_landed();
+        world.assert_log_is_whole();
     }
 }
 

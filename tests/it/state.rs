@@ -115,9 +115,26 @@ fn a_checkpoint_with_another_mark_than_the_log_is_not_believed() {
     world.assert_log_is_whole();
 }
 
+/// Heartbeats of a quiet night are as many: none of them is synced by itself.
+#[test]
+fn where_nothing_is_let_through_for_long_there_is_a_checkpoint_all_the_same() {
+    let world = World::new(&any_git());
+    world.push_token("main", "1").assert_landed();
+    let names: Vec<String> = (0..64).map(|n| format!("HEAD:refs/heads/{}-{n}", "long".repeat(20))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let log = || fs::metadata(world.fence_file("audit.jsonl")).unwrap().len();
+    while log() < 300 * 1024 {
+        assert!(!world.fence_file("state.json").exists() || log() > 256 * 1024);
+        world.push(&names, &["fence-token=1"]).assert_refused("FENCE-STALE");
+    }
+    assert!(world.fence_file("state.json").exists());
+    world.push_token("main", "2").assert_landed();
+    world.assert_log_is_whole();
+}
+
 /// As if the machine had been booted since: what was synced must still be there, what was not may
 /// be gone or garbage.
-fn reboot(world: &World) {
+pub(crate) fn reboot(world: &World) {
     let mutex = world.fence_file("mutex");
     let witness = fs::read_to_string(&mutex).unwrap();
     let boot = serde_json::from_str::<serde_json::Value>(&witness).unwrap()["boot"].as_str().unwrap().to_owned();

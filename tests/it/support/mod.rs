@@ -1,5 +1,6 @@
 //! Real git, real repositories, real processes: what the tests push with and look at.
 
+pub(crate) mod lease;
 pub(crate) mod raw;
 pub(crate) mod story;
 pub(crate) mod strace;
@@ -97,7 +98,7 @@ impl World {
         world
     }
 
-    fn open_door(&self, door: Door) {
+    pub(crate) fn open_door(&self, door: Door) {
         match door {
             Door::Fence | Door::FenceBehindDispatcher => {
                 self.ok(self.hook_program().arg("install").arg(self.server()));

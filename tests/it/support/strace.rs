@@ -29,6 +29,10 @@ pub(crate) struct SystemCall {
 }
 
 impl SystemCall {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What tells strace to kill the program when it enters this call.
     pub(crate) fn kill(&self) -> String {
         format!("inject={}:signal=KILL:when={}", self.name, self.nth)

@@ -1,0 +1,48 @@
+//! When something was recorded, by every clock that may be asked later.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A moment on the machine that recorded it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The kernel's boot id.
+    pub boot: String,
+    /// Milliseconds since the boot, suspend included.
+    pub uptime_ms: u64,
+    /// Milliseconds since 1970, by a clock that people may set.
+    pub unix_ms: u64,
+}
+
+impl Stamp {
+    /// How long ago this was, at `now`. While the machine has not been booted, by the clock that
+    /// nobody sets; nothing where it would lie in the future.
+    pub fn age_at(&self, now: &Stamp) -> Duration {
+        Duration::from_millis(if self.boot == now.boot {
+            now.uptime_ms.saturating_sub(self.uptime_ms)
+        } else {
+            now.unix_ms.saturating_sub(self.unix_ms)
+        })
+    }
+
+    /// The later of two moments.
+    pub fn or_later(self, other: &Stamp) -> Stamp {
+        if self.age_at(other).is_zero() { self } else { other.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn within_a_boot_the_clock_that_nobody_sets_counts() {
+        let at = |boot: &str, uptime_ms, unix_ms| Stamp { boot: boot.to_owned(), uptime_ms, unix_ms };
+        let then = at("a", 1_000, 1_000_000);
+        assert_eq!(then.age_at(&at("a", 5_000, 900_000)), Duration::from_secs(4));
+        assert_eq!(then.age_at(&at("b", 10, 1_007_000)), Duration::from_secs(7));
+        assert_eq!(then.age_at(&at("b", 10, 900_000)), Duration::ZERO);
+        assert_eq!(then.clone().or_later(&at("a", 5_000, 0)).uptime_ms, 5_000);
+        assert_eq!(then.or_later(&at("a", 500, 0)).uptime_ms, 1_000);
+    }
+}

@@ -1,0 +1,215 @@
+//! Leases as a client makes them, written out by hand: the tests must not believe the code they test.
+
+use super::{Pushed, World, text};
+use sha2::{Digest, Sha256};
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Somebody who takes leases: its name, its ownership's id, and its secret.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) secret: String,
+    pub(crate) ttl: String,
+}
+
+impl Agent {
+    pub(crate) fn new(name: &str) -> Agent {
+        let fresh = fresh();
+        Agent {
+            name: name.to_owned(),
+            id: format!("{fresh:032x}"),
+            secret: hex(&Sha256::digest(format!("{name} {fresh}"))),
+            ttl: "600s".to_owned(),
+        }
+    }
+
+    /// One whose leases are over almost at once.
+    pub(crate) fn brief(name: &str) -> Agent {
+        Agent { ttl: "1s".to_owned(), ..Agent::new(name) }
+    }
+
+    /// The same agent with another ownership.
+    pub(crate) fn again(&self) -> Agent {
+        Agent { id: format!("{:032x}", fresh()), ..self.clone() }
+    }
+
+    pub(crate) fn holder(&self) -> String {
+        hex(&Sha256::digest(self.secret.as_bytes()))
+    }
+
+    /// The option that proves who pushes.
+    pub(crate) fn proof(&self, fence: &str) -> String {
+        format!("fence-holder={fence}:{}", self.secret)
+    }
+
+    pub(crate) fn lease(&self, token: u64, state: &str, reason: &str) -> String {
+        let Agent { name, id, ttl, .. } = self;
+        format!(
+            "a lease of {name}\n\nFence-Format: 1\nFence-Lease: {id}\nFence-Token: {token}\nFence-Owner: {name}\n\
+             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {reason}\nFence-Holder: {}\nFence-Nonce: {:032x}\n",
+            self.holder(),
+            fresh()
+        )
+    }
+
+    pub(crate) fn beat(&self, more: &str) -> String {
+        format!(
+            "alive\n\nFence-Format: 1\nFence-Lease: {}\nFence-Deadline: 2001-01-01T00:00:00Z\n{more}Fence-Nonce: {:032x}\n",
+            self.id,
+            fresh()
+        )
+    }
+}
+
+/// The lease of one fence of a server.
+#[derive(Clone, Copy)]
+pub(crate) struct LeaseOf<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) fence: &'w str,
+}
+
+impl<'w> LeaseOf<'w> {
+    pub(crate) fn repo(world: &'w World) -> LeaseOf<'w> {
+        LeaseOf { world, fence: "repo" }
+    }
+
+    pub(crate) fn name(&self, part: &str) -> String {
+        format!("refs/fence/{}/{part}", self.fence)
+    }
+
+    pub(crate) fn at(&self) -> Option<String> {
+        self.world.server_ref(&self.name("lease"))
+    }
+
+    pub(crate) fn parents_of(&self, commit: &str) -> Vec<String> {
+        let parents = self.world.ok(self.world.git("work").args(["log", "-1", "--format=%P", commit]));
+        parents.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// What the parent of the next ownership has to be.
+    pub(crate) fn before(&self) -> Vec<String> {
+        self.at().into_iter().collect()
+    }
+
+    /// What the parent of the next step of this ownership has to be.
+    fn same(&self) -> Vec<String> {
+        self.at().map(|at| self.parents_of(&at)).unwrap_or_default()
+    }
+
+    /// `refspecs` to the server, whatever stands there, all or nothing.
+    pub(crate) fn push_command(&self, refspecs: &[String], options: &[String]) -> Command {
+        let refspecs: Vec<&str> = refspecs.iter().map(String::as_str).collect();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let mut command = self.world.push_command(&refspecs, &options);
+        command.args(["--atomic", "--force"]);
+        command
+    }
+
+    pub(crate) fn push(&self, refspecs: &[String], options: &[String]) -> Pushed {
+        Pushed::from(&self.push_command(refspecs, options).output().unwrap())
+    }
+
+    /// The refspec that makes `message` the record in `part`.
+    pub(crate) fn record(&self, part: &str, message: &str, parents: &[String]) -> String {
+        format!("{}:{}", commit(self.world, message, parents), self.name(part))
+    }
+
+    fn taking(&self, agent: &Agent, lease: &str) -> [String; 2] {
+        [self.record("lease", lease, &self.before()), self.record("beat", &agent.beat(""), &[])]
+    }
+
+    pub(crate) fn take_command(&self, agent: &Agent, token: u64, reason: &str) -> Command {
+        self.push_command(&self.taking(agent, &agent.lease(token, "held", reason)), &[])
+    }
+
+    /// Takes the lease: what `git fence acquire` does.
+    pub(crate) fn take(&self, agent: &Agent, token: u64, reason: &str) -> Pushed {
+        Pushed::from(&self.take_command(agent, token, reason).output().unwrap())
+    }
+
+    /// Takes it away: what `git fence revoke` does.
+    pub(crate) fn take_away(&self, agent: &Agent, token: u64) -> Pushed {
+        self.push(&self.taking(agent, &agent.lease(token, "released", "revoked: it hangs")), &[])
+    }
+
+    pub(crate) fn advance(&self, agent: &Agent, to: u64, reason: &str) -> Pushed {
+        self.push(&[self.advanced(agent, to, reason)], &[agent.proof(self.fence)])
+    }
+
+    pub(crate) fn release(&self, agent: &Agent, token: u64, reason: &str) -> Pushed {
+        self.push(&[self.released(agent, token, reason)], &[agent.proof(self.fence)])
+    }
+
+    pub(crate) fn advanced(&self, agent: &Agent, to: u64, reason: &str) -> String {
+        self.record("lease", &agent.lease(to, "held", reason), &self.same())
+    }
+
+    pub(crate) fn released(&self, agent: &Agent, token: u64, reason: &str) -> String {
+        self.record("lease", &agent.lease(token, "released", reason), &self.same())
+    }
+
+    pub(crate) fn beat_command(&self, agent: &Agent, more: &str) -> Command {
+        self.push_command(&[self.record("beat", &agent.beat(more), &[])], &[agent.proof(self.fence)])
+    }
+
+    /// A sign of life.
+    pub(crate) fn beat(&self, agent: &Agent) -> Pushed {
+        Pushed::from(&self.beat_command(agent, "").output().unwrap())
+    }
+
+    /// Whether it is free: a push that changes nothing.
+    pub(crate) fn ask(&self) -> Pushed {
+        self.push(&[format!("HEAD:{}", self.name("lease/ask"))], &[])
+    }
+
+    /// A fenced push: a branch with the token, and the lease's next step.
+    pub(crate) fn write_command(&self, agent: &Agent, branch: &str, token: u64, lease: &str) -> Command {
+        let work = self.world.commit(&format!("{}: work {}", agent.name, fresh()));
+        let refspecs = [format!("{work}:refs/heads/{branch}"), lease.to_owned()];
+        self.push_command(&refspecs, &[format!("fence-token={}:{token}", self.fence), agent.proof(self.fence)])
+    }
+
+    pub(crate) fn write(&self, agent: &Agent, branch: &str, token: u64, reason: &str) -> Pushed {
+        let lease = self.advanced(agent, token + 1, reason);
+        Pushed::from(&self.write_command(agent, branch, token, &lease).output().unwrap())
+    }
+
+    /// How the gate says that it stands.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let status = self.world.status();
+        let fence = status["fences"].as_array().unwrap().iter().find(|fence| fence["fence"] == self.fence);
+        fence.unwrap()["lease"].clone()
+    }
+
+    pub(crate) fn mark(&self) -> u64 {
+        let status = self.world.status();
+        let fence = status["fences"].as_array().unwrap().iter().find(|fence| fence["fence"] == self.fence);
+        fence.unwrap()["mark"].as_u64().unwrap()
+    }
+}
+
+/// A commit with the empty tree.
+pub(crate) fn commit(world: &World, message: &str, parents: &[String]) -> String {
+    let tree = world.ok(world.git("work").args(["hash-object", "-w", "-t", "tree", "--stdin"]));
+    let mut command = world.git("work");
+    command.args(["commit-tree", &tree, "-F", "-"]).args(parents.iter().flat_map(|parent| ["-p", parent]));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(message.as_bytes()).unwrap();
+    let made = child.wait_with_output().unwrap();
+    assert!(made.status.success());
+    text(&made.stdout).trim().to_owned()
+}
+
+fn fresh() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    COUNT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,7 +1,6 @@
-//! The client of git-fence: how a push carries its token.
+//! The client of git-fence: `git fence`, and the remote helper that carries a plain `git push`.
 //!
-//! For now this is the wire form alone. What a client writes here, the gate reads with
-//! [`git_fence_core::read_options`].
+//! What a client writes into push options, the gate reads with [`git_fence_core::read_options`]:
 //!
 //! ```
 //! use git_fence_core::{FenceName, Token};
@@ -10,7 +9,53 @@
 //! assert_eq!(option, "fence-token=repo:42"); // git push -o fence-token=repo:42
 //! ```
 
+mod acquiring;
+mod address;
+mod answer;
+mod cli;
+mod client;
+mod clock;
+mod command;
+mod commands;
+mod context;
+mod failure;
+mod git;
+mod heartbeat;
+mod held;
+mod helper;
+mod helper_protocol;
+mod holding;
+mod inside;
+mod keeper;
+mod lfs;
+mod local;
+mod members;
+mod objects;
+mod outcome;
+mod push;
+mod random;
+mod reading;
+mod run;
+mod sending;
+mod signals;
+mod surroundings;
+mod tree;
+mod turn;
+mod watch;
+mod wire;
+
 use git_fence_core::{FenceName, Token};
+use std::process::ExitCode;
+
+/// The program `git-fence`, which git runs for `git fence`.
+pub fn main() -> ExitCode {
+    cli::run(std::env::args_os().collect(), surroundings::Environment::read())
+}
+
+/// The program `git-remote-fence`, which git runs for URLs that start with `fence::`.
+pub fn remote_helper() -> ExitCode {
+    helper::main(&std::env::args_os().collect::<Vec<_>>(), &surroundings::Environment::read())
+}
 
 /// The push option that carries `token` for `fence`.
 pub fn token_option(fence: &FenceName, token: Token) -> String {

@@ -1,5 +1,6 @@
 //! Real git, real repositories, real processes: what the tests push with and look at.
 
+pub(crate) mod agents;
 pub(crate) mod lease;
 pub(crate) mod raw;
 pub(crate) mod story;

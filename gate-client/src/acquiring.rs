@@ -1,0 +1,267 @@
+//! Taking a lease: read it, then move both of its refs, if they are still as read.
+
+use crate::{
+    answer::{Answer, Verdict},
+    client::{Client, MOST_TRIES, reasons, used_up},
+    clock,
+    failure::Failure,
+    held::{Held, LeaseDir, Pulse},
+    random,
+    reading::{Life, Mirror, Seen, SeenLease},
+};
+use git_fence_core::{
+    Beat, Code, HeldBy, Holder, Lease, LeasePart, LeaseState, Mark, ObjectId, Reason, Secret, Stamp, Token, Ttl,
+    next_token,
+};
+use std::time::Duration;
+
+/// Who wants a lease, and for how long.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) owner: String,
+    pub(crate) ttl: Ttl,
+    pub(crate) words: Option<String>,
+    /// How far clocks may differ where no gate judges.
+    pub(crate) skew: Duration,
+}
+
+/// What came of trying to take a lease.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It is ours.
+    Ours(LeaseDir),
+    /// It is somebody else's.
+    Theirs(HeldBy),
+}
+
+/// What came of one try.
+enum Try {
+    Taken(Taken),
+    Beaten(Beaten),
+}
+
+/// What is known of a try that somebody else was quicker than, or that git refused.
+#[derive(Debug, Default)]
+struct Beaten {
+    /// No gate answered.
+    no_gate: bool,
+    /// What the lease and its beat were at.
+    at: Option<[Option<ObjectId>; 2]>,
+    /// In git's words.
+    why: Vec<String>,
+}
+
+impl Beaten {
+    /// Nobody was quicker where both refs are as they were: it was refused for another reason.
+    fn refused_at(&self, now: &Seen) -> Option<String> {
+        (*self.at.as_ref()? == now.values()).then(|| self.why.join("; "))
+    }
+}
+
+impl Client {
+    /// Takes the lease where it is free: reads it, then moves both refs, if they are still as read.
+    pub(crate) fn acquire(&self, wish: &Wish) -> Result<Taken, Failure> {
+        let mut before = Beaten::default();
+        for _ in 0..MOST_TRIES {
+            match self.try_to_acquire(wish, Reason::Expired, &before)? {
+                Try::Taken(taken) => return Ok(taken),
+                // Somebody came first and may be gone again.
+                Try::Beaten(again) => before = again,
+            }
+        }
+        Err(Failure::broken("the lease keeps coming and going", "try again"))
+    }
+
+    /// Takes the lease away from whoever has it, and gives it back at once. Says who had it.
+    pub(crate) fn revoke(&self, wish: &Wish) -> Result<Option<Lease>, Failure> {
+        let mut before = Beaten::default();
+        for _ in 0..MOST_TRIES {
+            let Some(theirs) = self.read()?.lease.filter(|seen| seen.lease.state == LeaseState::Held) else {
+                return Ok(None);
+            };
+            match self.try_to_acquire(wish, Reason::Revoked, &before)? {
+                Try::Taken(Taken::Ours(dir)) => {
+                    dir.remove();
+                    return Ok(Some(theirs.lease));
+                }
+                Try::Taken(Taken::Theirs(by)) => {
+                    return Err(Failure::Held { fence: self.fence.clone(), owner: by.owner });
+                }
+                Try::Beaten(again) => before = again,
+            }
+        }
+        Err(Failure::broken("the lease keeps coming and going", "try again"))
+    }
+
+    /// One try. What the try `before` found out need not be found out again.
+    fn try_to_acquire(&self, wish: &Wish, otherwise: Reason, before: &Beaten) -> Result<Try, Failure> {
+        let mirror = Mirror::open(&self.local)?;
+        let seen = mirror.read(&self.remote, &self.fence, &self.how())?;
+        if let Some(why) = before.refused_at(&seen) {
+            return Err(Failure::Refused { why });
+        }
+        let secret = random::secret();
+        let lease = self.wished_for(wish, otherwise, &seen, secret.holder())?;
+        let dir = LeaseDir::create(&self.local, &lease.id, &self.clock.now())?;
+        let tried = self.propose(&mirror, &seen, wish.skew, &dir, lease, secret, before);
+        if !matches!(tried, Ok(Try::Taken(Taken::Ours(_)))) {
+            dir.remove();
+        }
+        tried
+    }
+
+    fn wished_for(&self, wish: &Wish, otherwise: Reason, seen: &Seen, holder: Holder) -> Result<Lease, Failure> {
+        let reason = match &seen.lease {
+            None => Reason::First,
+            Some(before) if before.lease.state == LeaseState::Released => Reason::Released,
+            Some(_) => otherwise,
+        };
+        Ok(Lease {
+            id: random::lease_id(),
+            token: next(seen.lease.as_ref(), Mark::default())?,
+            owner: wish.owner.clone(),
+            state: if otherwise == Reason::Revoked { LeaseState::Released } else { LeaseState::Held },
+            ttl: wish.ttl,
+            reason,
+            words: wish.words.clone(),
+            holder,
+            nonce: random::nonce(),
+        })
+    }
+
+    /// Puts `lease` in the place of what was `seen`, unless that is alive.
+    #[expect(clippy::too_many_arguments, reason = "one step of two, not to be called by anybody else")]
+    fn propose(
+        &self,
+        mirror: &Mirror<'_>,
+        seen: &Seen,
+        skew: Duration,
+        dir: &LeaseDir,
+        mut lease: Lease,
+        secret: Secret,
+        before: &Beaten,
+    ) -> Result<Try, Failure> {
+        let parent = seen.lease.as_ref().map(|seen| seen.commit.clone());
+        let objects = [mirror.objects(), dir.objects()];
+        let push = || self.sending(&[&objects[0], &objects[1]]);
+        let mut commit = self.write_lease(dir, &lease, parent.as_ref())?;
+        let sent = self.clock.now();
+        let revokes = lease.is_revocation();
+        let watched = mirror.watched(&self.remote, &self.fence, seen, &sent);
+        let is_alive = match seen.life(&sent, skew, watched) {
+            Life::Free | Life::Expired => false,
+            Life::Alive => true,
+            // Where a gate judges, it knows better than this machine's clock.
+            Life::AliveOrLate => !seen.gate(),
+        };
+        if let Some(theirs) = seen.lease.as_ref().filter(|_| is_alive && !revokes) {
+            let answer = if before.no_gate { None } else { verdict_of(push().ask(&commit)?) };
+            match answer {
+                Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by))),
+                // A gate that does not say that it is held says that it is free.
+                Some(verdict) if verdict.code == Some(Code::LeaseInvalid) => {}
+                _ => return Ok(Try::Taken(Taken::Theirs(held_by(&theirs.lease, left(seen, &sent))))),
+            }
+        }
+        let beat = self.beat_of(&lease, None, seen.gate(), &sent);
+        let beat = self.write_beat(dir, &beat, &lease.owner)?;
+        let mut may_try_next_token = true;
+        let mut lost_answers = 0;
+        loop {
+            let sending = push().swap(LeasePart::Lease, parent.as_ref(), &commit).swap(
+                LeasePart::Beat,
+                seen.beat_at.as_ref(),
+                &beat,
+            );
+            let (refs, verdict) = match sending.send()? {
+                Answer::Landed { verdict, .. } => {
+                    let held = self.held(lease, commit, parent, secret, verdict.is_some());
+                    return self.keep(dir, &held, beat, &sent).map(Try::Taken);
+                }
+                Answer::Refused { refs, verdict } => (refs, verdict),
+                // It may have landed, and it may land yet. The very same objects are pushed again: if
+                // they are there already, git says so, and if they come twice, it is the same lease.
+                Answer::Lost { .. } if lost_answers < MOST_TRIES => {
+                    lost_answers += 1;
+                    continue;
+                }
+                Answer::Lost { why } => {
+                    let why = format!("the lease may have been taken, and then lasts {}: {why}", lease.ttl);
+                    return Err(Failure::Unknown { why });
+                }
+                Answer::NoAtomic => return Err(self.no_atomic()),
+                Answer::NoOptions => return Err(self.no_options()),
+            };
+            // A push of ours whose answer was lost may be what stands in the way of this one.
+            if lost_answers > 0 && self.read()?.lease.is_some_and(|now| now.commit == commit) {
+                let held = self.held(lease, commit, parent, secret, verdict.is_some());
+                return self.keep(dir, &held, beat, &sent).map(Try::Taken);
+            }
+            match verdict {
+                Some(Verdict { code: Some(Code::Stale), mark: Some(mark), .. }) if may_try_next_token => {
+                    may_try_next_token = false;
+                    lease.token = next(None, mark)?;
+                    lease.nonce = random::nonce();
+                    commit = self.write_lease(dir, &lease, parent.as_ref())?;
+                }
+                Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by))),
+                Some(verdict) if verdict.code == Some(Code::Busy) => {
+                    let why = "another push has been moving its refs for longer than the gate waits (FENCE-BUSY)";
+                    return Err(self.unreachable(why.to_owned()));
+                }
+                Some(verdict) if revokes && verdict.code == Some(Code::LeaseInvalid) => {
+                    return Err(self.may_not_revoke());
+                }
+                // What was read may be old by now: then it is worth another try.
+                Some(Verdict { code: Some(Code::LeaseInvalid), sentence, .. }) => {
+                    let why = sentence.into_iter().collect();
+                    return Ok(Try::Beaten(Beaten { no_gate: false, at: Some(seen.values()), why }));
+                }
+                Some(verdict) => return Err(self.refused_by(&verdict)),
+                // Git's own compare-and-swap: somebody was quicker. A gate gets to hear of it too. Where
+                // there was no lease, nobody is asked: the question's ref could be created in its place.
+                None => {
+                    let may_ask = !revokes && seen.lease.is_some();
+                    let answer = if may_ask { verdict_of(push().ask(&commit)?) } else { None };
+                    let no_gate = may_ask && answer.is_none();
+                    return Ok(match answer.and_then(|verdict| verdict.holder) {
+                        Some(by) => Try::Taken(Taken::Theirs(by)),
+                        None => Try::Beaten(Beaten { no_gate, at: Some(seen.values()), why: reasons(refs) }),
+                    });
+                }
+            }
+        }
+    }
+
+    fn held(&self, lease: Lease, commit: ObjectId, parent: Option<ObjectId>, secret: Secret, gate: bool) -> Held {
+        let (remote, url) = (self.remote.name.clone(), self.remote.url.clone());
+        Held { fence: self.fence.clone(), remote, url, lease, commit, parent, secret, gate, pending: None }
+    }
+
+    fn keep(&self, dir: &LeaseDir, held: &Held, beat: ObjectId, sent: &Stamp) -> Result<Taken, Failure> {
+        dir.set_held(held)?;
+        dir.set_pulse(&Pulse { commit: beat, good_until: clock::after(sent, held.lease.ttl.duration()) })?;
+        Ok(Taken::Ours(dir.clone()))
+    }
+}
+
+fn held_by(lease: &Lease, left: Duration) -> HeldBy {
+    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms }
+}
+
+fn left(seen: &Seen, now: &Stamp) -> Duration {
+    let deadline = seen.beat.as_ref().map_or(0, Beat::deadline_ms);
+    Duration::from_millis(deadline.saturating_sub(now.unix_ms))
+}
+
+fn verdict_of(answer: Answer) -> Option<Verdict> {
+    match answer {
+        Answer::Landed { verdict, .. } | Answer::Refused { verdict, .. } => verdict,
+        _ => None,
+    }
+}
+
+fn next(last: Option<&SeenLease>, mark: Mark) -> Result<Token, Failure> {
+    next_token(last.map(|seen| seen.lease.token), mark).ok_or_else(used_up)
+}

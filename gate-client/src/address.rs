@@ -1,0 +1,88 @@
+//! Which repository a URL leads to: the same one may be spelled in several ways.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+/// A URL in the form that is compared with others. A path is followed to where it leads from `base`;
+/// of other URLs no more is known than that git adds a `.git` and overlooks a slash, and that who logs
+/// in does not matter.
+pub(crate) fn address(url: &OsStr, base: &Path) -> OsString {
+    match local_path(url) {
+        Some(path) => repository_at(&base.join(path)).into_os_string(),
+        None => {
+            let url = without_password(url);
+            let mut bytes = url.as_bytes();
+            for end in [&b"/"[..], b".git", b"/"] {
+                bytes = bytes.strip_suffix(end).unwrap_or(bytes);
+            }
+            OsString::from_vec(bytes.to_vec())
+        }
+    }
+}
+
+/// The URL without the name and password that a web URL may carry. Git does not show them, but it would
+/// not see them behind the helper's name.
+pub(crate) fn without_password(url: &OsStr) -> OsString {
+    let bytes = url.as_bytes();
+    let Some(scheme) = [&b"https://"[..], b"http://"].into_iter().find(|scheme| bytes.starts_with(scheme)) else {
+        return url.to_owned();
+    };
+    let rest = &bytes[scheme.len()..];
+    let host = rest.split(|byte| *byte == b'/').next().unwrap_or_default();
+    let at = host.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
+    OsString::from_vec([scheme, &rest[at..]].concat())
+}
+
+/// The path that `url` is, where it leads to this machine's files.
+pub(crate) fn local_path(url: &OsStr) -> Option<PathBuf> {
+    let bytes = url.as_bytes();
+    if let Some(path) = bytes.strip_prefix(b"file://") {
+        return Some(PathBuf::from(OsStr::from_bytes(path)));
+    }
+    // `host:path`, `scheme://…` and `helper::…` have a colon before the first slash.
+    let first = bytes.iter().find(|byte| matches!(byte, b':' | b'/'));
+    (first != Some(&b':') && !bytes.is_empty()).then(|| PathBuf::from(url))
+}
+
+/// The places that git looks at, in its order.
+fn repository_at(path: &Path) -> PathBuf {
+    let with = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let places = [with("/.git"), path.to_owned(), with(".git/.git"), with(".git")];
+    let found = places.into_iter().filter_map(|place| fs::canonicalize(place).ok()).find(|place| place.is_dir());
+    found.unwrap_or_else(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_repository_have_one_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(base.join("app.git")).unwrap();
+        fs::create_dir_all(base.join("app-infra.git")).unwrap();
+        fs::create_dir_all(base.join("clone/.git")).unwrap();
+        let at = |url: &str| address(OsStr::new(url), &base.join("clone"));
+        let here = base.join("app.git").into_os_string();
+        for url in ["../app.git", "../app", "../app.git/", base.join("app.git").to_str().unwrap()] {
+            assert_eq!(at(url), here, "{url}");
+        }
+        assert_eq!(at(&format!("file://{}/app.git", base.display())), here);
+        assert_ne!(at("../app-infra"), here);
+        assert_eq!(at("."), base.join("clone/.git").into_os_string());
+        assert_eq!(at("https://h/app.git/"), at("https://h/app"));
+        assert_ne!(at("https://h/app-infra.git"), at("https://h/app"));
+        assert_eq!(at("git@h:app.git"), OsString::from("git@h:app"));
+        assert_eq!(at("https://bot:secret@h/app@2"), OsString::from("https://h/app@2"));
+        assert_ne!(at("host:app"), at("./host:app"));
+    }
+}

@@ -1,0 +1,149 @@
+//! What came of a `git push`, read from what git and the gate say.
+
+use crate::git::Ran;
+use git_fence_core::{Code, HeldBy, Mark, owner_name, text};
+use serde::Deserialize;
+
+/// What the gate said, in its line for programs.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Verdict {
+    pub(crate) verdict: String,
+    pub(crate) code: Option<Code>,
+    pub(crate) mark: Option<Mark>,
+    pub(crate) holder: Option<HeldBy>,
+    /// The same for people, from the line before.
+    #[serde(skip)]
+    pub(crate) sentence: Option<String>,
+}
+
+/// What became of one ref.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RefAnswer {
+    /// Where it was pushed to.
+    pub(crate) name: String,
+    /// Why not, where it did not move.
+    pub(crate) refused: Option<String>,
+    /// Whether it was there already.
+    pub(crate) up_to_date: bool,
+}
+
+/// What came of a push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Everything moved.
+    Landed { refs: Vec<RefAnswer>, verdict: Option<Verdict> },
+    /// Nothing moved, and nothing will: somebody said so.
+    Refused { refs: Vec<RefAnswer>, verdict: Option<Verdict> },
+    /// The remote takes no push options, so it was not even tried.
+    NoOptions,
+    /// The remote cannot move several refs as one, so it was not even tried.
+    NoAtomic,
+    /// Nobody said anything: it may have landed, or may land yet.
+    Lost { why: String },
+}
+
+impl Answer {
+    /// Reads the answer of `git push --porcelain --atomic`.
+    pub(crate) fn of(ran: &Ran) -> Answer {
+        let verdict = verdict_in(&ran.stderr);
+        let refs = refs_in(&ran.stdout);
+        if ran.status.success() {
+            return Answer::Landed { refs, verdict };
+        }
+        let said = String::from_utf8_lossy(&ran.stderr);
+        if said.contains("the receiving end does not support push options") {
+            return Answer::NoOptions;
+        }
+        if said.contains("the receiving end does not support --atomic push") {
+            return Answer::NoAtomic;
+        }
+        // Nothing of that name is here: git has not even asked the remote.
+        if refs.is_empty() && said.lines().any(|line| line.starts_with("error: src refspec ")) {
+            let nowhere =
+                RefAnswer { name: "nothing was sent:".to_owned(), refused: Some(ran.complaint()), up_to_date: false };
+            return Answer::Refused { refs: vec![nowhere], verdict };
+        }
+        // Only a report that reached its end is one, and "remote failure" says that none came.
+        let is_report = ran.stdout.ends_with(b"Done\n")
+            && refs.iter().any(|answer| answer.refused.is_some())
+            && !refs.iter().any(|answer| answer.refused.as_ref().is_some_and(|why| why.contains("[remote failure]")));
+        if is_report { Answer::Refused { refs, verdict } } else { Answer::Lost { why: ran.complaint() } }
+    }
+}
+
+/// `<flag> TAB <from>:<to> TAB <summary>`, where `!` flags what did not move.
+pub(crate) fn refs_in(stdout: &[u8]) -> Vec<RefAnswer> {
+    let stdout = String::from_utf8_lossy(stdout);
+    let answer = |line: &str| {
+        let mut fields = line.splitn(3, '\t');
+        let (flag, names, summary) = (fields.next()?, fields.next()?, fields.next()?);
+        let name = names.rsplit_once(':').map_or(names, |(_, to)| to).to_owned();
+        let refused = (flag == "!").then(|| text::one_line(summary.as_bytes(), 200));
+        Some(RefAnswer { name, refused, up_to_date: flag == "=" })
+    };
+    stdout.lines().filter_map(answer).collect()
+}
+
+/// The last line for programs that the gate sent.
+fn verdict_in(stderr: &[u8]) -> Option<Verdict> {
+    let said = String::from_utf8_lossy(stderr);
+    let lines = said.lines().filter_map(|line| line.trim().strip_prefix("remote: fence: "));
+    let mut verdict: Verdict = lines.filter_map(|json| serde_json::from_str(json.trim()).ok()).next_back()?;
+    // Whoever runs the remote says what it likes, and JSON can spell what moves a cursor.
+    if let Some(by) = &mut verdict.holder {
+        by.owner = owner_name(&by.owner).unwrap_or_else(|| "somebody".to_owned());
+    }
+    let sentence = said.lines().filter_map(|line| line.trim().strip_prefix("remote: error: FENCE-")).next_back();
+    verdict.sentence = sentence.map(|text| format!("FENCE-{}", text::one_line(text.trim().as_bytes(), 300)));
+    Some(verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
+
+    fn answer(code: i32, stdout: &str, stderr: &str) -> Answer {
+        let status = ExitStatus::from_raw(code << 8);
+        Answer::of(&Ran { status, stdout: stdout.into(), stderr: stderr.into() })
+    }
+
+    #[test]
+    fn only_a_whole_report_says_that_nothing_moved() {
+        let refused = "To x\n!\tHEAD:refs/heads/main\t[remote rejected] (pre-receive hook declined)\nDone\n";
+        assert!(matches!(answer(1, refused, ""), Answer::Refused { .. }));
+        for (code, stdout) in [
+            (128, ""),
+            (128, "To x\n"),
+            (1, "To x\n!\tHEAD:refs/heads/main\t[remote failure] (remote failed to report status)\nDone\n"),
+            (1, "To x\n!\tHEAD:refs/heads/main\t[remote rejected] (x)\n"),
+        ] {
+            assert!(matches!(answer(code, stdout, "fatal: gone"), Answer::Lost { why } if why == "gone"), "{stdout}");
+        }
+        let landed = "To x\n*\tHEAD:refs/heads/main\t[new branch]\nDone\n";
+        assert!(matches!(answer(0, landed, ""), Answer::Landed { refs, .. } if refs[0].name == "refs/heads/main"));
+        assert!(matches!(answer(1, "", "error: src refspec x does not match any\n"), Answer::Refused { .. }));
+        assert_eq!(answer(128, "", "fatal: the receiving end does not support push options\n"), Answer::NoOptions);
+    }
+
+    #[test]
+    fn the_gate_is_heard_behind_gits_prefix() {
+        let said = "remote: error: FENCE-STALE token 1 is not above 4        \n\
+                    remote: fence: {\"verdict\":\"rejected\",\"code\":\"FENCE-STALE\",\"fence\":\"repo\",\"token\":1,\"mark\":4,\"retryable\":false}        \n";
+        let verdict = verdict_in(said.as_bytes()).unwrap();
+        assert_eq!((verdict.code, verdict.mark), (Some(Code::Stale), Mark::at(4)));
+        assert_eq!(verdict.sentence.as_deref(), Some("FENCE-STALE token 1 is not above 4"));
+        assert_eq!(verdict_in(b"remote: fence: nonsense\n"), None);
+        let no_mark = b"remote: fence: {\"verdict\":\"rejected\",\"mark\":9223372036854775808}\n";
+        assert_eq!(verdict_in(no_mark), None, "no mark is that high");
+    }
+
+    #[test]
+    fn a_remote_that_names_a_holder_moves_no_cursor() {
+        let said = format!(
+            r#"remote: fence: {{"verdict":"rejected","holder":{{"owner":"\u001b[2J\u202ebot\n","lease":"{}","token":5,"left_ms":1}}}}"#,
+            "0".repeat(32)
+        );
+        assert_eq!(verdict_in(said.as_bytes()).unwrap().holder.unwrap().owner, "[2Jbot");
+    }
+}

@@ -1,0 +1,162 @@
+//! A fence of a remote, and what can be done with its lease.
+//!
+//! Every operation is one push with a compare-and-swap for each ref of the lease that it moves. So
+//! whoever comes second fails, whatever either believes; and an answer that was lost is not guessed:
+//! the next compare-and-swap says what became of the push.
+
+use crate::{
+    answer::{RefAnswer, Verdict},
+    clock::{self, Clock},
+    failure::Failure,
+    git::How,
+    held::LeaseDir,
+    local::{Local, Remote},
+    objects::write_commit,
+    random,
+    reading::{Mirror, Seen, SeenLease},
+    sending::Sending,
+};
+use git_fence_core::{Beat, Code, FenceName, Lease, LeaseState, ObjectId, Reason, Stamp, text};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+/// A fence of a remote, seen from a clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) local: Local,
+    pub(crate) remote: Remote,
+    pub(crate) fence: FenceName,
+    pub(crate) clock: Clock,
+    /// By when the remote must have answered; none waits as long as git does.
+    pub(crate) until: Option<Stamp>,
+    /// When this is set, it is not waited for any longer.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
+}
+
+/// How often somebody may come before us before we say that it is theirs.
+pub(crate) const MOST_TRIES: usize = 3;
+
+impl Client {
+    /// What the remote shows of the lease: one connection.
+    pub(crate) fn read(&self) -> Result<Seen, Failure> {
+        Mirror::open(&self.local)?.read(&self.remote, &self.fence, &self.how())
+    }
+
+    pub(crate) fn write_lease(
+        &self,
+        dir: &LeaseDir,
+        lease: &Lease,
+        parent: Option<&ObjectId>,
+    ) -> Result<ObjectId, Failure> {
+        let message = lease.message(&self.fence);
+        write_commit(&dir.objects(), self.local.hash, &lease.owner, parent, &message, self.clock.now().unix_ms)
+    }
+
+    pub(crate) fn write_beat(&self, dir: &LeaseDir, beat: &Beat, owner: &str) -> Result<ObjectId, Failure> {
+        let message = beat.message(&self.fence);
+        write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
+    }
+
+    pub(crate) fn beat_of(&self, lease: &Lease, progress: Option<String>, gate: bool, now: &Stamp) -> Beat {
+        let deadline = Beat::deadline_at(clock::after(now, lease.ttl.duration()).unix_ms);
+        Beat { lease: lease.id.clone(), deadline, progress, gate, nonce: random::nonce() }
+    }
+
+    pub(crate) fn sending(&self, objects: &[&Path]) -> Sending<'_> {
+        let mut push = Sending::to(&self.remote, &self.fence, &self.local.git, objects);
+        push.how = self.how();
+        push
+    }
+
+    pub(crate) fn how(&self) -> How {
+        let within = self.until.as_ref().map(|until| clock::left_until(until, &self.clock.now()));
+        How { aloud: false, within, stop: self.stop.clone() }
+    }
+
+    /// Who has the lease instead of us.
+    pub(crate) fn lost(&self, seen: &Seen) -> Failure {
+        let now = seen.lease.as_ref().map(|SeenLease { lease, .. }| {
+            let owner = text::in_quotes(&lease.owner);
+            match lease.state {
+                LeaseState::Held => format!("{owner} has it, with token {} ({})", lease.token, why(lease)),
+                LeaseState::Released if lease.is_revocation() => format!("{owner} has taken it away ({})", why(lease)),
+                LeaseState::Released => format!("{owner} had it last and gave it back"),
+            }
+        });
+        let now = now.unwrap_or_else(|| "its ref is gone from the remote".to_owned());
+        Failure::Lost { fence: self.fence.clone(), now }
+    }
+
+    pub(crate) fn unreachable(&self, why: String) -> Failure {
+        Failure::Unreachable { remote: self.remote.name.clone(), why }
+    }
+
+    pub(crate) fn refused_by(&self, verdict: &Verdict) -> Failure {
+        let code = verdict.code.map_or_else(|| verdict.verdict.clone(), |code| code.to_string());
+        let said = verdict.sentence.clone().unwrap_or(code);
+        match verdict.code {
+            Some(Code::LeaseInvalid) => Failure::broken(
+                format!("the gate of {} says {said}", text::in_quotes(&self.remote.name)),
+                "nothing was changed. Fences and the longest TTL are settings of the server",
+            ),
+            _ => Failure::Refused { why: format!("the gate says {said}") },
+        }
+    }
+
+    pub(crate) fn may_not_revoke(&self) -> Failure {
+        Failure::broken(
+            format!(
+                "the gate of {} does not let you take the lease of fence '{}' away",
+                text::in_quotes(&self.remote.name),
+                self.fence
+            ),
+            "ask the server's operator:  git-fence-hook revoke  always may, and others are named in its fence.allowRevoke",
+        )
+    }
+
+    pub(crate) fn no_options(&self) -> Failure {
+        Failure::broken(
+            format!("the remote {} takes no push options", text::in_quotes(&self.remote.name)),
+            "leave out -o; where there is a gate, the server's operator sets  receive.advertisePushOptions = true,  as  git-fence-hook install  does",
+        )
+    }
+
+    pub(crate) fn no_atomic(&self) -> Failure {
+        Failure::broken(
+            format!(
+                "the remote {} cannot move several refs as one (--atomic), and without that no lease protects anything",
+                text::in_quotes(&self.remote.name)
+            ),
+            "the server's operator sets  receive.advertiseAtomic = true",
+        )
+    }
+}
+
+/// Why the lease came to its owner, in a word or two.
+pub(crate) fn why(lease: &Lease) -> String {
+    let words = lease.words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
+    format!("{}{words}", lease.reason.as_str())
+}
+
+/// The same as a sentence about the owner before.
+pub(crate) fn how_it_came(lease: &Lease) -> String {
+    let how = match lease.reason {
+        Reason::First => "nobody had it before",
+        Reason::Released => "it had been given back",
+        Reason::Expired => "the one before had expired",
+        Reason::Revoked => "it was taken away",
+    };
+    let words = lease.words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
+    format!("{how}{words}")
+}
+
+pub(crate) fn used_up() -> Failure {
+    Failure::broken("the fence's tokens are used up", "the server's operator begins a new fence")
+}
+
+/// Why refs did not move, in git's words.
+pub(crate) fn reasons(refs: Vec<RefAnswer>) -> Vec<String> {
+    refs.into_iter().filter_map(|answer| Some(format!("{} {}", answer.name, answer.refused?))).collect()
+}

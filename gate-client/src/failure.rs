@@ -1,0 +1,128 @@
+//! What a command failed of, in words and as an exit code.
+
+use git_fence_core::{FenceName, text};
+use serde::Serialize;
+
+/// The lease is held elsewhere.
+pub(crate) const HELD: u8 = 11;
+/// The lease was ours and is not any more: said by the single commands.
+pub(crate) const NOT_OURS: u8 = 12;
+/// The remote cannot be reached.
+pub(crate) const UNREACHABLE: u8 = 69;
+/// The lease was lost while it was needed.
+pub(crate) const LOST: u8 = 75;
+
+/// Why a command did not do what was asked. Its `Display` is the sentence for people.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// Asked for in a way that cannot be done.
+    #[error("{what}")]
+    Usage { what: String, hint: String },
+    /// The remote does not answer, or not as git does.
+    #[error("the remote {} cannot be reached: {why}", text::in_quotes(remote))]
+    Unreachable { remote: String, why: String },
+    /// Somebody else has the lease.
+    #[error("the lease of fence '{fence}' is held by {}", text::in_quotes(owner))]
+    Held { fence: FenceName, owner: String },
+    /// It was ours.
+    #[error("the lease of fence '{fence}' is not ours any more: {now}")]
+    Lost { fence: FenceName, now: String },
+    /// The remote said no, for a reason that is not the lease.
+    #[error("the push was refused: {why}")]
+    Refused { why: String },
+    /// Whether a push landed could not be found out.
+    #[error("whether the push landed is not known: {why}")]
+    Unknown { why: String },
+    /// It did not, and will not.
+    #[error("the push did not land: {why}")]
+    DidNotLand { why: String },
+    /// What is on this machine or in the remote cannot be used.
+    #[error("{what}")]
+    Broken { what: String, hint: String },
+}
+
+#[derive(Serialize)]
+struct ForPrograms<'a> {
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
+    reason: String,
+}
+
+impl Failure {
+    pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::Usage { what: what.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn broken(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::Broken { what: what.into(), hint: hint.into() }
+    }
+
+    /// The word that programs read.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Failure::Usage { .. } => "usage",
+            Failure::Unreachable { .. } => "unreachable",
+            Failure::Held { .. } => "held",
+            Failure::Lost { .. } => "lost",
+            Failure::Refused { .. } => "refused",
+            Failure::Unknown { .. } => "unknown",
+            Failure::DidNotLand { .. } => "not-landed",
+            Failure::Broken { .. } => "broken",
+        }
+    }
+
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Usage { .. } => 2,
+            Failure::Unreachable { .. } | Failure::Unknown { .. } => UNREACHABLE,
+            Failure::Held { .. } => HELD,
+            Failure::Lost { .. } => LOST,
+            Failure::Refused { .. } | Failure::DidNotLand { .. } | Failure::Broken { .. } => 1,
+        }
+    }
+
+    /// What to do now.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Failure::Usage { hint, .. } | Failure::Broken { hint, .. } => hint.clone(),
+            Failure::Unreachable { .. } => {
+                "nothing was taken and nothing was skipped. Try again when  git ls-remote  answers".to_owned()
+            }
+            Failure::Held { .. } => {
+                "leave it to its holder, or wait for it:  git fence run --if-held wait -- COMMAND".to_owned()
+            }
+            Failure::Lost { .. } => {
+                "stop: another run may have gone on from here. Do not pick another number. To start over,  git fence acquire".to_owned()
+            }
+            Failure::Refused { .. } => "mend what the lines above name, and push again".to_owned(),
+            Failure::Unknown { .. } => {
+                "the next command on this lease finds out before it does anything else, as  git fence advance;  without a lease, look with  git ls-remote".to_owned()
+            }
+            Failure::DidNotLand { .. } => "the lease is still ours: push again".to_owned(),
+        }
+    }
+
+    /// For people, on standard error.
+    pub(crate) fn prose(&self) -> String {
+        format!("error: {self}\nhint: {}\n", self.hint())
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> String {
+        let owner = match self {
+            Failure::Held { owner, .. } => Some(owner.as_str()),
+            _ => None,
+        };
+        let all = ForPrograms { outcome: self.outcome(), owner, reason: self.to_string() };
+        serde_json::to_string(&all).unwrap_or_default()
+    }
+}
+
+/// A file of ours that cannot be read or written.
+pub(crate) fn of_file(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::broken(
+        format!("'{}': {error}", path.display()),
+        "the lease's local state is kept in the repository's git directory: it must be writable and there must be room",
+    )
+}

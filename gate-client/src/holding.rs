@@ -1,0 +1,270 @@
+//! Keeping a lease: what only its holder does.
+
+use crate::{
+    answer::{Answer, RefAnswer, Verdict},
+    client::{Client, MOST_TRIES, reasons, used_up},
+    clock,
+    failure::Failure,
+    held::{Held, LeaseDir, Pending, Pulse},
+    random,
+    reading::{Mirror, SeenLease},
+    sending::Sending,
+};
+use git_fence_core::{Code, Lease, LeasePart, LeaseState, Mark, ObjectId, Stamp, Token, next_token};
+
+/// How far back the history is read for a push of our own.
+const LONGEST_HISTORY: usize = 1000;
+
+/// What came of a push of the holder's.
+#[derive(Debug)]
+pub(crate) enum Moved {
+    /// It landed with this token; what became of each ref, where the answer was heard.
+    Landed { token: Token, refs: Vec<RefAnswer> },
+    /// It did not, and the lease is still ours.
+    Refused { why: Vec<String>, verdict: Option<Verdict> },
+}
+
+/// What the holder does with its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// On to the next token.
+    Advance,
+    /// Give it back.
+    Release,
+}
+
+impl Client {
+    /// Says that the holder is alive: moves the beat, and nothing else. Until when that is good.
+    pub(crate) fn renew(&self, dir: &LeaseDir) -> Result<Stamp, Failure> {
+        self.try_to_renew(dir).map_err(|failed| dir.or_gone(failed))
+    }
+
+    fn try_to_renew(&self, dir: &LeaseDir) -> Result<Stamp, Failure> {
+        let _lock = dir.lock_beat(&self.how())?;
+        let (held, mut pulse) = (dir.held()?, dir.pulse()?);
+        let objects = dir.objects();
+        let mut gate = held.gate;
+        for _ in 0..MOST_TRIES {
+            let sent = self.clock.now();
+            let progress = dir.progress().map(|progress| progress.text);
+            let beat = self.beat_of(&held.lease, progress, gate, &sent);
+            let commit = self.write_beat(dir, &beat, &held.lease.owner)?;
+            let mut push = self.sending(&[&objects]).swap(LeasePart::Beat, Some(&pulse.commit), &commit);
+            push.how = self.how();
+            if gate {
+                push = push.option(secret_option(&held));
+            }
+            match push.send()? {
+                Answer::Landed { .. } => {
+                    let good_until = clock::after(&sent, held.lease.ttl.duration());
+                    dir.set_pulse(&Pulse { commit, good_until: good_until.clone() })?;
+                    return Ok(good_until);
+                }
+                Answer::Lost { why } => return Err(self.unreachable(why)),
+                // The gate is gone since the lease was taken: git's own compare-and-swap is left.
+                Answer::NoOptions if gate => gate = false,
+                Answer::NoOptions => return Err(self.no_options()),
+                Answer::NoAtomic => return Err(self.no_atomic()),
+                Answer::Refused { verdict: Some(verdict), .. } => match verdict.code {
+                    // The gate came after the lease.
+                    Some(Code::LeaseRequired) if !gate => gate = true,
+                    Some(Code::LeaseLost | Code::Stale) => return Err(self.lost(&self.read()?)),
+                    _ => return Err(self.refused_by(&verdict)),
+                },
+                // The beat is not where we left it: an answer of ours was lost, or the lease is.
+                Answer::Refused { verdict: None, .. } => {
+                    let seen = self.read()?;
+                    let is_ours = seen.lease.as_ref().is_some_and(|seen| is_held_by(seen, &held));
+                    match seen.beat_at.clone().filter(|_| is_ours) {
+                        Some(at) => pulse.commit = at,
+                        None => return Err(self.lost(&seen)),
+                    }
+                }
+            }
+        }
+        Err(self.unreachable("its beat keeps moving".to_owned()))
+    }
+
+    /// Goes on to the next token.
+    pub(crate) fn advance(&self, dir: &LeaseDir) -> Result<Token, Failure> {
+        match self.push_held(dir, Step::Advance, &mut |_| {})? {
+            Moved::Landed { .. } => Ok(dir.held()?.lease.token),
+            Moved::Refused { why, .. } => Err(Failure::Refused { why: why.join("; ") }),
+        }
+    }
+
+    /// Gives the lease back. Where somebody else has it by now, nothing is done, and that is said.
+    pub(crate) fn release(&self, dir: &LeaseDir) -> Result<(), Failure> {
+        let released = self.push_held(dir, Step::Release, &mut |_| {});
+        match released {
+            Ok(Moved::Landed { .. }) => {
+                dir.remove();
+                Ok(())
+            }
+            Ok(Moved::Refused { why, .. }) => Err(Failure::Refused { why: why.join("; ") }),
+            Err(lost @ Failure::Lost { .. }) => {
+                dir.remove();
+                Err(lost)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The holder's push: the lease goes on to the next token or is given back, together with whatever
+    /// `along` adds, or not at all. One connection, unless the answer is lost or it is refused.
+    pub(crate) fn push_held(
+        &self,
+        dir: &LeaseDir,
+        step: Step,
+        along: &mut dyn FnMut(&mut Sending<'_>),
+    ) -> Result<Moved, Failure> {
+        let _lock = dir.lock_lease(&self.how())?;
+        let mut held = dir.held()?;
+        if held.pending.is_some() {
+            self.settle(dir, &mut held)?;
+        }
+        let mirror = Mirror::open(&self.local)?;
+        let objects = [mirror.objects(), dir.objects()];
+        let objects = [&*objects[0], &*objects[1]];
+        for _ in 0..2 {
+            let token = held.lease.token;
+            let (lease, commit) = self.next_record(dir, &held, step)?;
+            let mut push = self.sending(&objects).swap(LeasePart::Lease, Some(&held.commit), &commit);
+            if held.gate {
+                push = push
+                    .option(crate::token_option(&self.fence, token))
+                    .option(secret_option(&held))
+                    .option(format!("fence-owner={}", held.lease.owner));
+            }
+            along(&mut push);
+            held.pending = Some(Pending { lease: lease.clone(), commit: commit.clone() });
+            dir.set_held(&held)?;
+            let answer = push.send()?;
+            if !matches!(answer, Answer::Lost { .. }) {
+                held.pending = None;
+                dir.set_held(&held)?;
+            }
+            match answer {
+                Answer::Landed { refs, .. } => {
+                    held = Held { lease, commit, ..held };
+                    dir.set_held(&held)?;
+                    return Ok(Moved::Landed { token, refs });
+                }
+                Answer::Lost { why } => {
+                    return match self.settle(dir, &mut held) {
+                        Ok(true) => Ok(Moved::Landed { token, refs: Vec::new() }),
+                        Ok(false) => Err(Failure::DidNotLand { why }),
+                        Err(Failure::Unreachable { .. }) => Err(Failure::Unknown { why }),
+                        Err(other) => Err(other),
+                    };
+                }
+                // The gate is gone since the lease was taken: git's own compare-and-swap is left.
+                Answer::NoOptions if held.gate => {
+                    held.gate = false;
+                    dir.set_held(&held)?;
+                }
+                Answer::NoOptions => return Err(self.no_options()),
+                Answer::NoAtomic => return Err(self.no_atomic()),
+                // The gate came after the lease, or the answer to our acquiring was lost.
+                Answer::Refused { verdict: Some(_), .. } if !held.gate => {
+                    held.gate = true;
+                    dir.set_held(&held)?;
+                }
+                Answer::Refused { verdict, refs } => {
+                    let code = verdict.as_ref().and_then(|verdict| verdict.code);
+                    let may_be_lost = match code {
+                        None => refs.iter().any(|answer| answer.refused.as_deref().is_some_and(may_mean_lost)),
+                        Some(code) => {
+                            matches!(code, Code::Stale | Code::LeaseLost | Code::LeaseRequired | Code::LeaseInvalid)
+                        }
+                    };
+                    if may_be_lost {
+                        let seen = self.read()?;
+                        if seen.lease.as_ref().is_none_or(|now| now.commit != held.commit) {
+                            return Err(self.lost(&seen));
+                        }
+                    }
+                    return Ok(Moved::Refused { why: reasons(refs), verdict });
+                }
+            }
+        }
+        Err(Failure::Refused { why: "the remote's gate refuses the lease".to_owned() })
+    }
+
+    /// Finds out what became of a push whose answer was lost. That the lease shows the old commit does
+    /// not say that it failed: it can land seconds later. So the lease is moved on from that commit by
+    /// a compare-and-swap: if that succeeds, the lost push did not land and never will.
+    fn settle(&self, dir: &LeaseDir, held: &mut Held) -> Result<bool, Failure> {
+        let Some(pending) = held.pending.clone() else { return Ok(true) };
+        let mirror = Mirror::open(&self.local)?;
+        let objects = [mirror.objects(), dir.objects()];
+        let (lease, commit) = self.next_record(dir, held, Step::Advance)?;
+        let mut push = self.sending(&[&objects[0], &objects[1]]).swap(LeasePart::Lease, Some(&held.commit), &commit);
+        if held.gate {
+            push = push.option(secret_option(held));
+        }
+        let (landed, lease, commit) = match push.send()? {
+            Answer::Landed { .. } => (false, lease, commit),
+            // This very push may be the one that landed: the next settling sees that.
+            Answer::Lost { why } => return Err(self.unreachable(why)),
+            Answer::NoOptions => return Err(self.no_options()),
+            Answer::NoAtomic => return Err(self.no_atomic()),
+            Answer::Refused { refs, .. } => {
+                let seen = self.read()?;
+                let landed = || -> Result<bool, Failure> {
+                    let history = mirror.history(seen.lease.clone(), &self.fence, LONGEST_HISTORY)?;
+                    Ok(history.iter().any(|then| then.commit == pending.commit))
+                };
+                match seen.lease.as_ref().filter(|now| now.lease.id == held.lease.id) {
+                    Some(now) if now.commit == pending.commit => (true, pending.lease.clone(), pending.commit.clone()),
+                    // Not moved by either, and the lost push may still be under way.
+                    Some(now) if now.commit == held.commit => return Err(self.unreachable(reasons(refs).join("; "))),
+                    // An earlier attempt at settling landed, and its answer was lost, too.
+                    Some(now) => (false, now.lease.clone(), now.commit.clone()),
+                    // What was given back is somebody else's by now, as it should be.
+                    None if pending.lease.state == LeaseState::Released && landed()? => {
+                        (true, pending.lease.clone(), pending.commit.clone())
+                    }
+                    None if landed()? => {
+                        let mut lost = self.lost(&seen);
+                        if let Failure::Lost { now, .. } = &mut lost {
+                            now.insert_str(0, "the push landed; since then, ");
+                        }
+                        return Err(lost);
+                    }
+                    None => return Err(self.lost(&seen)),
+                }
+            }
+        };
+        *held = Held { lease, commit, pending: None, ..held.clone() };
+        dir.set_held(held)?;
+        Ok(landed)
+    }
+
+    fn next_record(&self, dir: &LeaseDir, held: &Held, step: Step) -> Result<(Lease, ObjectId), Failure> {
+        let mut lease = Lease { nonce: random::nonce(), ..held.lease.clone() };
+        match step {
+            Step::Advance => lease.token = next_token(Some(lease.token), Mark::default()).ok_or_else(used_up)?,
+            Step::Release => lease.state = LeaseState::Released,
+        }
+        let commit = self.write_lease(dir, &lease, held.parent.as_ref())?;
+        Ok((lease, commit))
+    }
+}
+
+fn is_held_by(seen: &SeenLease, held: &Held) -> bool {
+    seen.lease.id == held.lease.id && seen.lease.state == LeaseState::Held
+}
+
+fn secret_option(held: &Held) -> String {
+    format!("fence-holder={}:{}", held.fence, held.secret.reveal())
+}
+
+/// Whether git's words for a refusal can come from a lease that has moved. What is surely about the
+/// user's own refs is not looked into any further.
+fn may_mean_lost(why: &str) -> bool {
+    !why.contains("(non-fast-forward)")
+        && !why.contains("(fetch first)")
+        && !why.contains("(atomic push failed)")
+        && !why.contains("(already exists)")
+}

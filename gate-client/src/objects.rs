@@ -1,0 +1,83 @@
+//! The commits that leases and beats are, written and read without the help of git.
+
+use crate::failure::Failure;
+use git_fence_core::ObjectId;
+use gix::objs::{Commit, Kind, Tree};
+use std::path::Path;
+
+/// A commit as it was read.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) parents: Vec<ObjectId>,
+    pub(crate) message: Vec<u8>,
+    /// When it was made, by its maker's clock: seconds since 1970.
+    pub(crate) time: u64,
+}
+
+/// Writes a commit with the empty tree into the objects at `dir`. Whose name it bears is for people:
+/// it is the owner's, whatever git is configured to.
+pub(crate) fn write_commit(
+    dir: &Path,
+    hash: gix::hash::Kind,
+    owner: &str,
+    parent: Option<&ObjectId>,
+    message: &str,
+    unix_ms: u64,
+) -> Result<ObjectId, Failure> {
+    let store = gix::odb::loose::Store::at(dir, hash);
+    let write = |kind: Kind, bytes: &[u8]| -> Result<gix::ObjectId, Failure> {
+        use gix::objs::Write as _;
+        store.write_buf(kind, bytes).map_err(|e| {
+            Failure::broken(format!("'{}': {e}", dir.display()), "there must be room in the repository's git directory")
+        })
+    };
+    let tree = write(Kind::Tree, &encoded(&Tree::empty()))?;
+    let name: String = owner.chars().filter(|c| !matches!(c, '<' | '>')).collect();
+    let signature = gix::actor::Signature {
+        name: if name.trim().is_empty() { "git-fence".into() } else { name.trim().into() },
+        email: "git-fence@localhost".into(),
+        time: gix::date::Time { seconds: i64::try_from(unix_ms / 1000).unwrap_or(0), offset: 0 },
+    };
+    let parents = parent.map(from_core).transpose()?.into_iter().collect();
+    let commit = Commit {
+        tree,
+        parents,
+        author: signature.clone(),
+        committer: signature,
+        encoding: None,
+        message: message.into(),
+        extra_headers: Vec::new(),
+    };
+    to_core(&write(Kind::Commit, &encoded(&commit))?)
+}
+
+/// Reads the commit `id` from the objects at `dir`.
+pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<Found, String> {
+    use gix::prelude::FindExt as _;
+    let store = gix::odb::at(dir.to_owned(), hash).map_err(|e| e.to_string())?;
+    let mut buffer = Vec::new();
+    let id = from_core(id).map_err(|e| e.to_string())?;
+    let found = store.find(&id, &mut buffer).map_err(|e| e.to_string())?;
+    if found.kind != Kind::Commit {
+        return Err(format!("it is a {} and not a commit", found.kind));
+    }
+    let commit = gix::objs::CommitRef::from_bytes(found.data, hash).map_err(|e| e.to_string())?;
+    let parents = commit.parents().map(|id| to_core(&id)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let time = commit.committer().ok().and_then(|committer| committer.time().ok()).map_or(0, |time| time.seconds);
+    Ok(Found { parents, message: commit.message.to_vec(), time: u64::try_from(time).unwrap_or(0) })
+}
+
+fn encoded(object: &impl gix::objs::WriteTo) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    object.write_to(&mut bytes).expect("memory can be written to");
+    bytes
+}
+
+fn from_core(id: &ObjectId) -> Result<gix::ObjectId, Failure> {
+    gix::ObjectId::from_hex(id.as_str().as_bytes()).map_err(|e| Failure::broken(e.to_string(), "report it"))
+}
+
+fn to_core(id: &gix::ObjectId) -> Result<ObjectId, Failure> {
+    let id = ObjectId::parse(id.to_hex().to_string().as_bytes()).ok().flatten();
+    id.ok_or_else(|| Failure::broken("an object has the null id", "report it"))
+}

@@ -1,0 +1,218 @@
+//! Reading a lease from the remote: one fetch brings both refs and their objects.
+//!
+//! They go into a repository of our own beside the user's: no ref, no object and no `FETCH_HEAD` of
+//! the user's is touched, and `git push --mirror` has nothing of ours to push.
+
+use crate::{
+    failure::{Failure, of_file},
+    git::{How, run},
+    held::{home, name_of_url},
+    local::{Local, Remote},
+    objects::read_commit,
+};
+use git_fence_core::{Beat, FenceName, Lease, LeaseState, ObjectId, Stamp, text};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, DirBuilder, File},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::PathBuf,
+    time::Duration,
+};
+
+/// What the remote shows of a fence's lease.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    pub(crate) lease: Option<SeenLease>,
+    /// What the beat's ref is at.
+    pub(crate) beat_at: Option<ObjectId>,
+    /// The beat, where it can be read.
+    pub(crate) beat: Option<Beat>,
+}
+
+/// The lease, and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct SeenLease {
+    pub(crate) commit: ObjectId,
+    pub(crate) parents: Vec<ObjectId>,
+    pub(crate) lease: Lease,
+    /// When its record was made, by its owner's clock.
+    pub(crate) time: String,
+}
+
+/// Whether somebody has the lease, as far as it can be told from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// There is none, or it was given back.
+    Free,
+    /// Its holder is alive by all that is known here.
+    Alive,
+    /// Its time is up by this machine's clock, without the allowance for clocks that differ.
+    AliveOrLate,
+    /// Nobody has renewed it in time.
+    Expired,
+}
+
+impl Seen {
+    /// Whether the lease can be taken, at `now`, with an allowance for `skew` between the clocks.
+    /// `watched` is for how long the beat has been as it is, as seen from here.
+    pub(crate) fn life(&self, now: &Stamp, skew: Duration, watched: Duration) -> Life {
+        let Some(SeenLease { lease, .. }) = &self.lease else { return Life::Free };
+        if lease.state == LeaseState::Released {
+            return Life::Free;
+        }
+        // A lease whose beat is not its own is not kept by anybody.
+        let Some(beat) = self.beat.as_ref().filter(|beat| beat.lease == lease.id) else { return Life::Expired };
+        let skew_ms = u64::try_from(skew.as_millis()).unwrap_or(u64::MAX);
+        if watched >= lease.ttl.duration().saturating_add(skew) {
+            return Life::Expired;
+        }
+        match now.unix_ms {
+            now if now < beat.deadline_ms() => Life::Alive,
+            now if now < beat.deadline_ms().saturating_add(skew_ms) => Life::AliveOrLate,
+            _ => Life::Expired,
+        }
+    }
+
+    /// What both refs are at.
+    pub(crate) fn values(&self) -> [Option<ObjectId>; 2] {
+        [self.lease.as_ref().map(|lease| lease.commit.clone()), self.beat_at.clone()]
+    }
+
+    /// Whether its holder has heard a gate here, which then is the judge of what has expired.
+    pub(crate) fn gate(&self) -> bool {
+        self.beat.as_ref().is_some_and(|beat| beat.gate)
+    }
+}
+
+/// The repository of our own.
+#[derive(Debug)]
+pub(crate) struct Mirror<'a> {
+    local: &'a Local,
+    dir: PathBuf,
+}
+
+impl<'a> Mirror<'a> {
+    pub(crate) fn open(local: &'a Local) -> Result<Mirror<'a>, Failure> {
+        let home = home(local);
+        DirBuilder::new().recursive(true).mode(0o700).create(&home).map_err(|e| of_file(&home, &e))?;
+        let mirror = Mirror { local, dir: home.join("mirror.git") };
+        if !mirror.dir.join("HEAD").exists() {
+            let _lock = mirror.lock("mirror.lock", &How::default())?;
+            let format = format!("--object-format={}", local.hash);
+            let made =
+                local.git.ask(["init", "--quiet", "--bare", "--template=", &format, &mirror.dir.to_string_lossy()]);
+            made.map_err(|why| Failure::broken(format!("'{}': {why}", mirror.dir.display()), "make room there"))?;
+        }
+        Ok(mirror)
+    }
+
+    /// Where what was fetched is.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.dir.join("objects")
+    }
+
+    /// Reads the lease of `fence` from `remote`: one connection.
+    pub(crate) fn read(&self, remote: &Remote, fence: &FenceName, how: &How) -> Result<Seen, Failure> {
+        let here = format!("refs/remotes/{}/{fence}", name_of_url(&remote.url));
+        let _lock = self.lock(&format!("mirror-{}-{fence}.lock", name_of_url(&remote.url)), how)?;
+        let mut git = self.local.git.clone();
+        git.environment.set("GIT_DIR", &self.dir);
+        for name in ["GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"] {
+            git.environment.remove(name);
+        }
+        // Credentials, ssh commands and proxies may be configured in the user's repository.
+        let mut settings = git.environment.settings();
+        let configured = ["config", "config.worktree"].map(|name| self.local.common_dir.join(name));
+        settings.extend(
+            configured.into_iter().filter(|path| path.exists()).map(|path| ("include.path".into(), path.into())),
+        );
+        git.environment.set_settings(&settings);
+        let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
+        fetch.args(["--recurse-submodules=no", "--refmap=", "--"]).arg(&remote.url);
+        fetch.arg(format!("+refs/fence/{fence}/*:{here}/*"));
+        let unreachable = |why: String| Failure::Unreachable { remote: remote.name.clone(), why };
+        let ran = run(&mut fetch, how).map_err(|e| unreachable(e.to_string()))?;
+        if !ran.status.success() {
+            return Err(unreachable(ran.complaint()));
+        }
+        let listing = git.ask(["for-each-ref", "--format=%(refname) %(objectname)", &here]).map_err(unreachable)?;
+        let at = |part: &str| {
+            let name = format!("{here}/{part} ");
+            let id = listing.lines().find_map(|line| line.strip_prefix(&name))?;
+            ObjectId::parse(id.as_bytes()).ok().flatten()
+        };
+        let (lease_at, beat_at) = (at("lease"), at("beat"));
+        if at("lease/ask").is_some() {
+            return Err(Failure::broken(
+                format!("the remote has a ref refs/fence/{fence}/lease/ask, beside which there can be no lease"),
+                format!("remove it:  git push {} --delete refs/fence/{fence}/lease/ask", remote.name),
+            ));
+        }
+        let beat = beat_at.as_ref().and_then(|id| read_commit(&self.objects(), self.local.hash, id).ok());
+        let lease = lease_at.map(|commit| self.read_lease(commit, fence)).transpose()?;
+        Ok(Seen { lease, beat_at, beat: beat.and_then(|found| Beat::read(&found.message).ok()) })
+    }
+
+    /// The ownerships that led to `tip`, the newest first.
+    pub(crate) fn history(
+        &self,
+        tip: Option<SeenLease>,
+        fence: &FenceName,
+        most: usize,
+    ) -> Result<Vec<SeenLease>, Failure> {
+        let mut all = Vec::new();
+        let mut next = tip;
+        while let Some(seen) = next.filter(|_| all.len() < most) {
+            let parent = seen.parents.first().cloned();
+            all.push(seen);
+            next = parent.map(|commit| self.read_lease(commit, fence)).transpose()?;
+        }
+        Ok(all)
+    }
+
+    fn read_lease(&self, commit: ObjectId, fence: &FenceName) -> Result<SeenLease, Failure> {
+        let unusable = |why: &dyn std::fmt::Display| {
+            Failure::broken(
+                format!(
+                    "the remote's refs/fence/{fence}/lease cannot be read as a lease: {}",
+                    text::one_line(why.to_string().as_bytes(), 200)
+                ),
+                "nothing was written. A newer git-fence may read it; otherwise the server's operator looks at it with  git log -1",
+            )
+        };
+        let found = read_commit(&self.objects(), self.local.hash, &commit).map_err(|e| unusable(&e))?;
+        let lease = Lease::read(&found.message).map_err(|e| unusable(&e))?;
+        let time = Beat::deadline_at(found.time.saturating_mul(1000));
+        Ok(SeenLease { commit, parents: found.parents, lease, time })
+    }
+
+    /// For how long the beat has been what it is, as seen by runs on this machine: an end to leases
+    /// whose holder's clock is ahead, which by their deadlines would last for ever.
+    pub(crate) fn watched(&self, remote: &Remote, fence: &FenceName, seen: &Seen, now: &Stamp) -> Duration {
+        #[derive(Serialize, Deserialize)]
+        struct Watched {
+            beat: ObjectId,
+            since: Stamp,
+        }
+        let Some(beat) = &seen.beat_at else { return Duration::ZERO };
+        let path = home(self.local).join(format!("watched-{fence}@{}", name_of_url(&remote.url)));
+        let known: Option<Watched> = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        match known.filter(|known| known.beat == *beat) {
+            Some(known) => known.since.age_at(now),
+            None => {
+                let watched = Watched { beat: beat.clone(), since: now.clone() };
+                let _ = crate::held::write_whole(&path, &serde_json::to_vec(&watched).unwrap_or_default());
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// Runs in one clone read a lease one after the other: they write the same refs.
+    fn lock(&self, name: &str, how: &How) -> Result<File, Failure> {
+        let path = self.dir.with_file_name(name);
+        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(|e| of_file(&path, &e))?;
+        crate::held::wait_for_lock(&file, how).map_err(|e| of_file(&path, &e))?;
+        Ok(file)
+    }
+}

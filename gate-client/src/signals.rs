@@ -1,0 +1,44 @@
+//! Which signals to listen to.
+
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
+    iterator::Signals,
+};
+use std::{fs, io, thread};
+
+/// The signals by which people and systems ask a program to end.
+const ASK_TO_END: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];
+
+/// Those signals by which one asks a program to end that this process does not ignore.
+///
+/// Under `nohup`, or in the background of a shell without job control, some are ignored, and the
+/// command inherits that. A handler would undo it: exec resets handlers to the default. So handlers
+/// are only for these, in every process between the shell and the command.
+pub(crate) fn that_ask_to_end() -> Vec<i32> {
+    let ignored = fs::read_to_string("/proc/self/status").ok().and_then(|status| ignored(&status)).unwrap_or(0);
+    ASK_TO_END.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect()
+}
+
+/// Tells of each of these signals, on a thread of its own, from now on.
+pub(crate) fn hear(tell: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    let mut signals = Signals::new(that_ask_to_end())?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || signals.forever().for_each(tell))?;
+    Ok(())
+}
+
+/// The mask of ignored signals in a `/proc/<pid>/status`.
+fn ignored(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask() {
+        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"), Some(0x1001));
+        assert_eq!(ignored("Name:\tx\n"), None);
+    }
+}

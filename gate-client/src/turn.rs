@@ -1,0 +1,117 @@
+//! Whose turn it is: trying for a lease, of several the first that is free.
+
+use crate::{
+    acquiring::{Taken, Wish},
+    client::Client,
+    clock::{self, left_until},
+    failure::Failure,
+    heartbeat::jittered,
+    held::LeaseDir,
+    watch::{Event, note},
+};
+use git_fence_core::{HeldBy, text};
+use std::{
+    io::{self, IsTerminal as _},
+    sync::{Arc, atomic::AtomicBool, mpsc::Receiver},
+    time::Duration,
+};
+
+/// How long to wait between two looks at a lease that is held.
+const PROBE: Duration = Duration::from_secs(5);
+/// How long a remote may take to say whether the lease is free.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to take the lease back: it expires by itself.
+const PATIENCE_AT_THE_END: Duration = Duration::from_secs(20);
+
+/// What came of trying for a lease.
+pub(crate) enum Won {
+    Ours(Client, LeaseDir),
+    /// All are held; this is the first.
+    Nobody(Client, HeldBy),
+    Interrupted(i32),
+}
+
+/// Tries one after the other, and where that is wanted again and again.
+pub(crate) fn take_first_free(
+    clients: &[Client],
+    wish: &Wish,
+    wait: Duration,
+    events: &Receiver<Event>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Won, Failure> {
+    let clock = &clients[0].clock;
+    let end = clock::after(&clock.now(), wait);
+    let mut has_spoken = false;
+    loop {
+        let tried = try_each(clients, wish, stop);
+        let signal = events.try_iter().find_map(|event| match event {
+            Event::Signal(signal) => Some(signal),
+            _ => None,
+        });
+        if let Some(signal) = signal {
+            if let Ok(Won::Ours(client, dir)) = tried {
+                let _ = give_back(&client, &dir);
+            }
+            return Ok(Won::Interrupted(signal));
+        }
+        let left = left_until(&end, &clock.now());
+        match tried {
+            Ok(Won::Nobody(client, by)) if !left.is_zero() => {
+                if !has_spoken {
+                    note(&format!(
+                        "waiting up to {} s for {}, which holds fence '{}'",
+                        left.as_secs(),
+                        text::in_quotes(&by.owner),
+                        client.fence
+                    ));
+                    has_spoken = true;
+                }
+            }
+            Err(Failure::Unreachable { .. }) if !left.is_zero() => {}
+            tried => return tried,
+        }
+        if let Ok(Event::Signal(signal)) = events.recv_timeout(jittered(PROBE).min(left)) {
+            return Ok(Won::Interrupted(signal));
+        }
+    }
+}
+
+/// The first free one. A remote that cannot be reached is never taken for one that is held.
+fn try_each(clients: &[Client], wish: &Wish, stop: &Arc<AtomicBool>) -> Result<Won, Failure> {
+    let (mut held, mut failed) = (None, None);
+    for client in clients {
+        match in_good_time(client, stop).acquire(wish) {
+            Ok(Taken::Ours(dir)) => return Ok(Won::Ours(client.clone(), dir)),
+            Ok(Taken::Theirs(by)) => held = held.or(Some((client.clone(), by))),
+            Err(failure) => failed = failed.or(Some(failure)),
+        }
+    }
+    match (failed, held) {
+        (Some(failure), _) => Err(failure),
+        (None, Some((client, by))) => Ok(Won::Nobody(client, by)),
+        (None, None) => Err(Failure::usage("no fence to hold", "git fence run -- CMD")),
+    }
+}
+
+/// A client that does not wait for ever for a remote that never answers, and not at all when `run` is
+/// asked to end. In front of a terminal it waits: somebody may be typing a password, and what interrupts
+/// `run` there interrupts git, too.
+fn in_good_time(client: &Client, stop: &Arc<AtomicBool>) -> Client {
+    if io::stdin().is_terminal() {
+        return client.clone();
+    }
+    Client { until: Some(clock::after(&client.clock.now(), PATIENCE)), stop: Some(stop.clone()), ..client.clone() }
+}
+
+/// Gives the lease back; once more where the remote did not answer.
+pub(crate) fn give_back(client: &Client, dir: &LeaseDir) -> Result<(), Failure> {
+    let in_time = || Client { until: Some(clock::after(&client.clock.now(), PATIENCE_AT_THE_END)), ..client.clone() };
+    let released = match in_time().release(dir) {
+        Err(Failure::Unreachable { .. } | Failure::Unknown { .. } | Failure::DidNotLand { .. }) => {
+            in_time().release(dir)
+        }
+        released => released,
+    };
+    dir.remove();
+    released
+}

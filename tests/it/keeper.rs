@@ -1,0 +1,544 @@
+//! The command under its keeper: how its end gets out, and that it ends when `run` does.
+
+use crate::support::{World, any_git, program_exists, sh, signal, text, wait_until, write_script};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::Write,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
+    path::PathBuf,
+    process::{Child, ChildStdin, Command, Output, Stdio},
+};
+
+/// A clone of a bare repository without hooks, and beside it room where processes leave word, each its
+/// pid in a file of its name. When the test is over, whatever happens, those that are still there are
+/// killed.
+struct Place {
+    world: World,
+}
+
+impl Place {
+    fn new() -> Place {
+        let world = World::bare(&any_git(), &[]);
+        world.ok(world.git("work").args(["remote", "add", "origin"]).arg(world.server()));
+        Place { world }
+    }
+
+    /// `run` around a shell script.
+    fn run(&self, options: &[&str], script: &str) -> Command {
+        self.run_command(options, &["sh", "-c", script])
+    }
+
+    /// `run` around a command.
+    fn run_command<S: AsRef<OsStr>>(&self, options: &[&str], argv: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_git-fence"));
+        self.world.hermetic(&mut command);
+        command.current_dir(self.path("work")).arg("run").arg("--status-file").arg(self.path("status.json"));
+        command.args(options).arg("--").args(argv);
+        command
+    }
+
+    /// What `run` says became of it.
+    fn outcome(&self) -> String {
+        let status: serde_json::Value = serde_json::from_slice(&fs::read(self.path("status.json")).unwrap()).unwrap();
+        status["outcome"].as_str().unwrap().to_owned()
+    }
+
+    /// Takes the lease away, from another clone.
+    fn revoke(&self) {
+        self.world.ok(self.world.git(".").args(["clone", "-q", "server.git", "other"]));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_git-fence"));
+        self.world.hermetic(&mut command);
+        command.current_dir(self.path("other")).args(["revoke", "--reason", "it hangs"]);
+        self.world.ok(&mut command);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.world.path(name)
+    }
+
+    /// What a shell has to do to leave word as `name`: whole or not at all.
+    fn word(&self, name: &str) -> String {
+        let path = self.path(&format!("{name}.pid"));
+        format!("echo $$ >{0}.new; mv {0}.new {0}", sh(&path))
+    }
+
+    /// A process that leaves word as `name` and stays until somebody ends it.
+    fn stays(&self, name: &str) -> String {
+        let path = self.path(&format!("{name}.pid"));
+        format!("sh -c {}", sh(format!("{}; exec tail -f {} >/dev/null", self.word(name), sh(path))))
+    }
+
+    fn pid(&self, name: &str) -> u32 {
+        let path = self.path(&format!("{name}.pid"));
+        wait_until(&format!("'{name}' has left word"), || path.exists());
+        fs::read_to_string(path).unwrap().trim().parse().unwrap()
+    }
+
+    fn wait_for_end_of(&self, names: &[&str]) {
+        for name in names {
+            let pid = self.pid(name);
+            wait_until(&format!("'{name}' has ended"), || !self.is_alive(pid));
+        }
+    }
+
+    /// Whether a process that was started here is alive: it has this directory on its command line.
+    fn is_alive(&self, pid: u32) -> bool {
+        let place = self.path("");
+        text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).contains(place.to_str().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let entries = fs::read_dir(self.path("")).into_iter().flatten().flatten().map(|entry| entry.path());
+        for path in entries.filter(|path| path.extension().is_some_and(|extension| extension == "pid")) {
+            let word = fs::read_to_string(path).unwrap_or_default();
+            if let Some(pid) = word.trim().parse().ok().filter(|pid| self.is_alive(*pid)) {
+                let _ = Command::new("kill").args(["-9", &format!("{pid}")]).status();
+            }
+        }
+    }
+}
+
+/// A `run` that is under way. Killed when the test is over, whatever happens.
+struct Started {
+    child: Option<Child>,
+    stderr: PathBuf,
+}
+
+impl Started {
+    fn by(command: &mut Command, place: &Place) -> Started {
+        let stderr = place.path("stderr");
+        // To a file: a pipe would stay open as long as anybody has it.
+        let child = command.stdout(Stdio::null()).stderr(fs::File::create(&stderr).unwrap()).spawn().unwrap();
+        Started { child: Some(child), stderr }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    fn stdin(&mut self) -> ChildStdin {
+        self.child.as_mut().unwrap().stdin.take().unwrap()
+    }
+
+    fn kill(mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = self.child.take().unwrap().wait().unwrap();
+        (status.code(), fs::read_to_string(&self.stderr).unwrap())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn output(command: &mut Command) -> (Output, String) {
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    (output, said)
+}
+
+fn parent_of(pid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap()
+}
+
+fn is_stopped(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).unwrap().contains("State:\tT")
+}
+
+#[test]
+fn exit_codes_and_signals_of_the_command_pass_through() {
+    let place = Place::new();
+    for (script, code) in
+        [("exit 0", 0), ("exit 42", 42), ("exit 255", 255), ("kill -KILL $$", 137), ("kill -TERM $$", 143)]
+    {
+        let (output, stderr) = output(&mut place.run(&[], script));
+        assert_eq!(output.status.code(), Some(code), "{script}: {stderr}");
+        assert_eq!((place.outcome().as_str(), stderr.as_str()), ("ran", ""), "{script}");
+    }
+}
+
+#[test]
+fn input_output_arguments_and_environment_get_to_the_command_unchanged() {
+    let place = Place::new();
+    let not_utf8 = OsStr::from_bytes(b"\xff $x\n'");
+    let script = "cat; printf %s \"$1\"; echo error >&2; echo \"$KEPT $GIT_FENCE_TOKEN\"";
+    let argv = [OsStr::new("sh"), OsStr::new("-c"), OsStr::new(script), OsStr::new("--help"), not_utf8];
+    let mut command = place.run_command(&[], &argv);
+    let mut child = command
+        .env("KEPT", OsStr::from_bytes(b"a=\xffb"))
+        // What run sets comes before what was there.
+        .env("GIT_FENCE_TOKEN", "before")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"from outside\0").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stderr), "error\n");
+    assert_eq!(output.stdout, b"from outside\0\xff $x\n'a=\xffb 1\n");
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_told_apart_from_one_that_is_not_there() {
+    let place = Place::new();
+    let write = |name: &str, content: &str, mode: u32| {
+        fs::write(place.path(name), content).unwrap();
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        place.path(name).to_str().unwrap().to_owned()
+    };
+    for (program, code, why) in [
+        ("git-fence-no-such-program".to_owned(), 127, "No such file"),
+        (place.path("absent").to_str().unwrap().to_owned(), 127, "No such file"),
+        (write("plain", "#!/bin/sh\n", 0o644), 126, "Permission denied"),
+        (write("garbage", "\x01\x02", 0o755), 126, "Exec format error"),
+        (write("lost", "#!/nonexistent/interpreter\n", 0o755), 126, "its interpreter was not found"),
+        (place.path("").to_str().unwrap().to_owned(), 126, "Permission denied"),
+    ] {
+        let (output, stderr) = output(&mut place.run_command(&[], &[&program]));
+        assert_eq!(output.status.code(), Some(code), "{program}: {stderr}");
+        assert!(stderr.contains(&program) && stderr.contains(why), "{program}: {stderr}");
+        assert_eq!(place.outcome(), "not-started", "{program}: {stderr}");
+    }
+}
+
+#[test]
+fn the_command_inherits_no_socket_and_no_signal_setting() {
+    let place = Place::new();
+    let script = "ls -l /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status";
+    let (output, stderr) = output(&mut place.run(&[], script));
+    let seen = text(&output.stdout);
+    assert!(!seen.contains("socket:"), "{seen}");
+    let signals = |name: &str| {
+        let line = seen.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap() & 0x7fff_ffff
+    };
+    assert_eq!((signals("SigBlk:"), signals("SigIgn:")), (0, 0), "{seen}{stderr}");
+}
+
+#[test]
+fn what_was_to_be_ignored_stays_ignored() {
+    let place = Place::new();
+    let program = sh(env!("CARGO_BIN_EXE_git-fence"));
+    let inner = format!("trap '' HUP INT; exec {program} run -- grep SigIgn /proc/self/status");
+    let mut shell = Command::new("sh");
+    place.world.hermetic(&mut shell);
+    let (output, stderr) = output(shell.current_dir(place.path("work")).args(["-c", &inner]));
+    let mask = text(&output.stdout).trim().trim_start_matches("SigIgn:").trim().to_owned();
+    assert_eq!(u64::from_str_radix(&mask, 16).unwrap() & 0x7fff_ffff, 0b11, "{mask} {stderr}");
+}
+
+#[test]
+fn killing_run_ends_the_command_and_all_it_has_started() {
+    let place = Place::new();
+    // `timeout` makes a process group of its own.
+    let script = format!(
+        "{} & timeout 1000 {} & (sh -c {} &) ; {}; wait",
+        place.stays("child"),
+        place.stays("grouped"),
+        sh(place.stays("orphan")),
+        place.word("command")
+    );
+    let started = Started::by(&mut place.run(&[], &script), &place);
+    let names = ["command", "child", "grouped", "orphan"];
+    for name in names {
+        place.pid(name);
+    }
+    started.kill();
+    place.wait_for_end_of(&names);
+}
+
+#[test]
+fn killing_the_group_of_run_ends_the_command_too() {
+    let place = Place::new();
+    let started = Started::by(place.run(&[], &place.stays("command")).process_group(0), &place);
+    let keeper = parent_of(place.pid("command"));
+    assert_ne!(keeper, started.pid());
+    let killed = Command::new("kill").args(["-9", "--", &format!("-{}", started.pid())]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(started.end().0, None);
+    place.wait_for_end_of(&["command"]);
+    wait_until("the keeper has ended", || !PathBuf::from(format!("/proc/{keeper}/cmdline")).exists());
+}
+
+#[test]
+fn a_command_that_ignores_sigterm_is_killed_when_run_is() {
+    let place = Place::new();
+    let script = format!("trap '' TERM HUP INT; {} & {}; wait", place.stays("child"), place.word("command"));
+    // A sixth of the TTL is the time between SIGTERM and SIGKILL.
+    let started = Started::by(&mut place.run(&["--ttl", "6s"], &script), &place);
+    place.pid("child");
+    place.pid("command");
+    started.kill();
+    place.wait_for_end_of(&["command", "child"]);
+}
+
+#[test]
+fn a_command_gets_to_clean_up_when_run_is_killed() {
+    let place = Place::new();
+    let cleaned = place.path("cleaned");
+    let script = format!(
+        "trap 'sleep 0.1; touch {}; exit' TERM; {}; while :; do sleep 0.05; done",
+        sh(&cleaned),
+        place.word("command")
+    );
+    let started = Started::by(&mut place.run(&[], &script), &place);
+    place.pid("command");
+    started.kill();
+    place.wait_for_end_of(&["command"]);
+    assert!(cleaned.exists());
+}
+
+/// It goes on to hear SIGTERM: it does not just lie there until it is killed.
+#[test]
+fn a_stopped_command_ends_by_itself_when_run_is_killed() {
+    let place = Place::new();
+    let cleaned = place.path("cleaned");
+    let script =
+        format!("trap 'touch {}; exit' TERM; {}; while :; do sleep 0.05; done", sh(&cleaned), place.word("command"));
+    let started = Started::by(&mut place.run(&[], &script), &place);
+    let command = place.pid("command");
+    signal(command, "STOP");
+    wait_until("the command has stopped", || is_stopped(command));
+    started.kill();
+    place.wait_for_end_of(&["command"]);
+    assert!(cleaned.exists());
+}
+
+/// The lease is taken away, and the next heartbeat hears of it.
+#[test]
+fn ending_asks_first_and_kills_those_that_stay() {
+    for stays in [true, false] {
+        let place = Place::new();
+        let asked = place.path("asked");
+        let and_then = if stays { "" } else { "; exit 5" };
+        let script = format!(
+            "trap 'touch {}{and_then}' TERM; {}; while :; do sleep 0.05; done",
+            sh(&asked),
+            place.word("command")
+        );
+        let started = Started::by(&mut place.run(&["--ttl", "3s"], &script), &place);
+        let command = place.pid("command");
+        place.revoke();
+        let (code, said) = started.end();
+        assert_eq!((code, place.outcome().as_str()), (Some(75), "lost"), "{said}");
+        assert!(asked.exists(), "{said}");
+        assert!(!place.is_alive(command), "it is still there when run has ended");
+        assert!(!said.contains("behind"), "{said}");
+    }
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_ended_and_reported() {
+    let place = Place::new();
+    let script = format!(
+        "trap '' TERM; {} & {} & while ! [ -e {} ] || ! [ -e {} ]; do sleep 0.02; done; exit 3",
+        place.stays("stubborn"),
+        place.stays("child"),
+        sh(place.path("stubborn.pid")),
+        sh(place.path("child.pid")),
+    );
+    let (code, said) = Started::by(&mut place.run(&[], &script), &place).end();
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("left 2 processes behind"), "{said}");
+    for name in ["stubborn", "child"] {
+        assert!(!place.is_alive(place.pid(name)), "'{name}' is still there when run has ended");
+    }
+    let word = sh(place.path("single.pid"));
+    let script = format!("{} & until [ -e {word} ]; do sleep 0.02; done", place.stays("single"));
+    let (code, said) = Started::by(&mut place.run(&[], &script), &place).end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("left a process behind"), "{said}");
+}
+
+#[test]
+fn those_that_are_about_to_end_anyway_are_left_in_peace() {
+    let place = Place::new();
+    let (fifo, log) = (place.path("fifo"), place.path("log"));
+    let script = format!(
+        "mkfifo {0}; sh -c {1} & exec >{0}; echo the last line",
+        sh(&fifo),
+        sh(format!("cat <{0} >{1}; echo done >>{1}", sh(&fifo), sh(&log)))
+    );
+    let (code, said) = Started::by(&mut place.run(&[], &script), &place).end();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(fs::read_to_string(log).unwrap(), "the last line\ndone\n", "{said}");
+}
+
+#[test]
+fn a_daemon_with_a_session_of_its_own_is_left_alone() {
+    let place = Place::new();
+    let daemon = place.path("daemon.pid");
+    let script = format!("setsid {} & while ! [ -e {} ]; do sleep 0.02; done", place.stays("daemon"), sh(&daemon));
+    let (code, said) = Started::by(&mut place.run(&[], &script), &place).end();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said, "");
+    assert!(place.is_alive(place.pid("daemon")));
+}
+
+#[test]
+fn signals_to_run_and_to_the_keeper_are_passed_on_to_the_command() {
+    for (name, code) in [("TERM", 15), ("HUP", 1), ("INT", 2), ("QUIT", 3)] {
+        for to_keeper in [false, true] {
+            let place = Place::new();
+            let script = format!("trap 'exit {code}' {name}; {}; while :; do sleep 0.05; done", place.word("command"));
+            let started = Started::by(&mut place.run(&[], &script), &place);
+            let keeper = parent_of(place.pid("command"));
+            signal(if to_keeper { keeper } else { started.pid() }, name);
+            let (ended, said) = started.end();
+            assert_eq!(ended, Some(code), "{name}: {said}");
+        }
+    }
+}
+
+#[test]
+fn orphans_that_end_are_reaped_while_the_command_goes_on() {
+    let place = Place::new();
+    let orphan = place.stays("orphan");
+    let started = Started::by(
+        &mut place.run(&[], &format!("({orphan} &); {}; while :; do sleep 0.1; done", place.word("command"))),
+        &place,
+    );
+    let (orphan, keeper) = (place.pid("orphan"), parent_of(place.pid("command")));
+    wait_until("the keeper has adopted the orphan", || parent_of(orphan) == keeper);
+    signal(orphan, "KILL");
+    wait_until("the orphan is reaped", || !PathBuf::from(format!("/proc/{orphan}/stat")).exists());
+    assert!(place.is_alive(place.pid("command")));
+    started.kill();
+    place.wait_for_end_of(&["command"]);
+}
+
+#[test]
+fn killing_the_keeper_ends_the_command_too() {
+    let place = Place::new();
+    let script = format!("{} & {}; wait", place.stays("child"), place.word("command"));
+    let started = Started::by(&mut place.run(&[], &script), &place);
+    place.pid("child");
+    signal(parent_of(place.pid("command")), "KILL");
+    let (code, said) = started.end();
+    assert_eq!(code, Some(137), "{said}");
+    assert!(said.contains("the keeper of the command has died"), "{said}");
+    for name in ["command", "child"] {
+        assert!(!place.is_alive(place.pid(name)), "'{name}' is still there when run has ended");
+    }
+}
+
+/// `run` of a shell script in the foreground of a terminal, under a shell with job control. If it is
+/// stopped, the shell brings it to the foreground again when `go` is there.
+fn run_in_terminal(script: &str, place: &Place) -> Option<Started> {
+    if !program_exists("script") {
+        return None;
+    }
+    write_script(&place.path("command"), script);
+    let [command, said, go, code] = ["command", "said", "go", "code"].map(|name| sh(place.path(name)));
+    let program = sh(env!("CARGO_BIN_EXE_git-fence"));
+    let shell = format!(
+        "set -m; {program} run -- {command} 2>{said}; code=$?\n\
+         while [ $code = 148 ]; do if [ -e {go} ]; then fg; code=$?; else sleep 0.05; fi; done\n\
+         echo $code >{code}.new; mv {code}.new {code}"
+    );
+    write_script(&place.path("shell"), &shell);
+    let mut script = Command::new("script");
+    place.world.hermetic(&mut script);
+    script.args(["-qec", &sh(place.path("shell")), "/dev/null"]).env("SHELL", "/bin/sh");
+    script.current_dir(place.path("work")).stdin(Stdio::piped());
+    Some(Started::by(&mut script, place))
+}
+
+fn code_and_talk(place: &Place) -> (String, String) {
+    wait_until("run has ended", || place.path("code").exists());
+    (fs::read_to_string(place.path("code")).unwrap(), fs::read_to_string(place.path("said")).unwrap())
+}
+
+#[test]
+fn the_command_reads_from_the_terminal_and_ctrl_c_ends_it() {
+    let place = Place::new();
+    let answer = place.path("answer");
+    let script =
+        format!("read line; echo \"$line\" >{0}; {1}; while :; do sleep 0.1; done", sh(&answer), place.word("command"));
+    let Some(mut started) = run_in_terminal(&script, &place) else { return };
+    let mut keyboard = started.stdin();
+    keyboard.write_all(b"typed\n").unwrap();
+    place.pid("command");
+    assert_eq!(fs::read_to_string(&answer).unwrap(), "typed\n");
+    keyboard.write_all(b"\x03").unwrap();
+    let (code, said) = code_and_talk(&place);
+    assert_eq!(code, "130\n", "{said}");
+    place.wait_for_end_of(&["command"]);
+}
+
+#[test]
+fn ctrl_c_comes_once() {
+    let place = Place::new();
+    let count = place.path("count");
+    let script = format!(
+        "trap 'echo x >>{}' INT; trap 'exit 9' HUP; {}; while :; do sleep 0.05; done",
+        sh(&count),
+        place.word("command")
+    );
+    let Some(mut started) = run_in_terminal(&script, &place) else { return };
+    let mut keyboard = started.stdin();
+    let command = place.pid("command");
+    keyboard.write_all(b"\x03").unwrap();
+    wait_until("the command has heard it", || count.exists());
+    // Sent the same way as a second one would have been, and after it.
+    signal(parent_of(parent_of(command)), "HUP");
+    let (code, said) = code_and_talk(&place);
+    assert_eq!((code.as_str(), fs::read_to_string(count).unwrap().as_str()), ("9\n", "x\n"), "{said}");
+}
+
+#[test]
+fn killing_run_in_a_terminal_ends_the_command_and_all_it_has_started() {
+    let place = Place::new();
+    let script = format!(
+        "{} & timeout 1000 {} & ({} &) ; {}; wait",
+        place.stays("child"),
+        place.stays("grouped"),
+        place.stays("orphan"),
+        place.word("command")
+    );
+    let Some(mut started) = run_in_terminal(&script, &place) else { return };
+    let _keyboard = started.stdin();
+    let names = ["command", "child", "grouped", "orphan"];
+    for name in names {
+        place.pid(name);
+    }
+    let run = parent_of(parent_of(place.pid("command")));
+    assert!(text(&fs::read(format!("/proc/{run}/cmdline")).unwrap()).contains("\0run\0"));
+    signal(run, "KILL");
+    place.wait_for_end_of(&names);
+}
+
+#[test]
+fn ctrl_z_stops_all_and_fg_goes_on() {
+    let place = Place::new();
+    // A shell that is just starting something cannot stop before that has started, so it reads.
+    let Some(mut started) = run_in_terminal(&format!("{}; read line; exit 4", place.word("command")), &place) else {
+        return;
+    };
+    let mut keyboard = started.stdin();
+    let command = place.pid("command");
+    let keeper = parent_of(command);
+    keyboard.write_all(b"\x1a").unwrap();
+    for process in [command, keeper, parent_of(keeper)] {
+        wait_until("it has stopped", || is_stopped(process));
+    }
+    fs::write(place.path("go"), "").unwrap();
+    keyboard.write_all(b"\n").unwrap();
+    let (code, said) = code_and_talk(&place);
+    assert_eq!(code, "4\n", "{said}");
+}

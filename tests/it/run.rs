@@ -1,0 +1,607 @@
+//! `git fence run`: one works, the other leaves, and who lost its turn is refused.
+
+use crate::support::{
+    World,
+    agents::{Agent, Remote, code_of},
+    any_git, fixture, signal, text, wait_until, write_script,
+};
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// A run in the background. Ended by pid when the test is over, with all it has started.
+struct Background(Option<Child>);
+
+impl Background {
+    fn start(command: &mut Command) -> Background {
+        Background(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
+    }
+
+    /// The pids of `git fence run` and everything below it, the outermost first.
+    fn tree(&self) -> Vec<u32> {
+        descendants(self.0.as_ref().unwrap().id())
+    }
+
+    /// The pid of the program itself: git starts it for `git fence`.
+    fn pid(&self) -> u32 {
+        let is_run = |pid: &u32| {
+            let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let args: Vec<&[u8]> = args.split(|b| *b == 0).collect();
+            args.first().is_some_and(|name| name.ends_with(b"git-fence")) && args.get(1) == Some(&&b"run"[..])
+        };
+        self.tree().into_iter().find(is_run).expect("git-fence run is there")
+    }
+
+    fn end(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let Some(child) = &mut self.0 else { return };
+        for pid in descendants(child.id()) {
+            for name in ["KILL", "CONT"] {
+                let _ =
+                    Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).stderr(Stdio::null()).status();
+            }
+        }
+        let _ = child.wait();
+    }
+}
+
+/// A process and all below it.
+fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        found.extend(children.split_whitespace().flat_map(|child| descendants(child.parse().unwrap())));
+    }
+    found
+}
+
+fn keeper_below(run: u32) -> u32 {
+    let is_keeper =
+        |pid: &u32| text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).contains("\0keeper\0");
+    descendants(run).into_iter().find(is_keeper).expect("the keeper is there")
+}
+
+/// What a script does to leave word in a file, whole or not at all.
+fn word(path: &Path) -> String {
+    format!("echo $$ >{0}.new; mv {0}.new {0}", path.display())
+}
+
+/// A script that waits for a file.
+fn wait_for(path: &Path) -> String {
+    format!("until [ -e {} ]; do sleep 0.02; done", path.display())
+}
+
+/// Holds the lease from `agent` with a run whose command says that it is inside and then waits for `go`
+/// before it goes on with `rest`.
+fn holding(agent: &Agent<'_>, options: &[&str], rest: &str) -> Background {
+    let (inside, go) = (agent.world.path("inside"), agent.world.path("go"));
+    let script = format!("{}\n{}\n{rest}", word(&inside), wait_for(&go));
+    let run = Background::start(&mut agent.run(options, &script));
+    wait_until("the command runs", || inside.exists());
+    run
+}
+
+fn go(world: &World) {
+    fs::write(world.path("go"), "").unwrap();
+}
+
+fn heads(world: &World) -> String {
+    world.ok(world.git("server.git").args(["for-each-ref", "--format=%(refname) %(objectname)", "refs/heads"]))
+}
+
+/// Waits until `agent` gets in, and runs `script`.
+fn take_over(agent: &Agent<'_>, options: &[&str], script: &str) {
+    let options = [&["--if-held", "wait", "--wait", "2m", "--skew", "0s"], options].concat();
+    let ran = agent.run(&options, script).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    assert_eq!(agent.status()["outcome"], "ran", "{}", text(&ran.stderr));
+}
+
+#[test]
+fn of_two_runs_at_once_one_works_and_the_other_leaves() {
+    for (remote, rounds) in [(Remote::Gate, 50), (Remote::Bare, 10)] {
+        let world = remote.world(&any_git());
+        let agents = [world.agent("a"), world.agent("b")];
+        let (inside, both) = (world.path("in"), world.path("both"));
+        for round in 0..rounds {
+            // Whoever is inside stays until the other has left.
+            let script = |other: &Agent<'_>| {
+                let status = world.path(&format!("{}.json", other.name));
+                format!(
+                    "mkdir {0} || touch {1}; until grep -q skipped {2}; do sleep 0.01; done; rmdir {0}",
+                    inside.display(),
+                    both.display(),
+                    status.display()
+                )
+            };
+            for agent in &agents {
+                let _ = fs::remove_file(world.path(&format!("{}.json", agent.name)));
+            }
+            let runs = [agents[0].run(&[], &script(&agents[1])), agents[1].run(&[], &script(&agents[0]))];
+            let runs = runs.map(|mut run| Background::start(&mut run));
+            for run in runs {
+                let ended = run.end();
+                assert_eq!(ended.status.code(), Some(0), "{remote:?} {round}: {}", text(&ended.stderr));
+            }
+            assert!(!both.exists(), "both were inside in round {round}");
+            let outcomes = agents.each_ref().map(Agent::status);
+            let ran = outcomes.iter().position(|status| status["outcome"] == "ran").expect("one ran");
+            let other = &outcomes[1 - ran];
+            assert_eq!(other["outcome"], "skipped", "{other}");
+            assert_eq!(other["holder"]["owner"], agents[ran].name, "{other}");
+            assert_eq!(other["holder"]["token"], outcomes[ran]["token"], "{other}");
+        }
+        assert_eq!(world.lease_token(), rounds);
+        if remote == Remote::Gate {
+            let stats = world.ok(world.hook_program().args(["stats", "--json"]).arg(world.server()));
+            let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+            assert_eq!(stats["leases"]["granted"], rounds, "{stats}");
+            assert_eq!(stats["leases"]["found_held"], rounds, "{stats}");
+            world.assert_log_is_whole();
+        }
+    }
+}
+
+/// The heartbeat is frozen past the TTL, somebody else takes over and writes, and then the command of
+/// the first pushes.
+#[test]
+fn a_holder_that_slept_past_its_lease_is_refused_by_the_remote() {
+    for remote in Remote::BOTH {
+        for push in ["git push", "git fence push"] {
+            let world = remote.world(&any_git());
+            let (zombie, next) = (world.agent("zombie"), world.agent("next"));
+            let said = world.path("said");
+            let rest = format!(
+                "{push} origin +HEAD:refs/heads/main >{0} 2>&1; echo code $? >>{0}\n\
+                 {push} origin +HEAD:refs/heads/other >>{0} 2>&1; echo code $? >>{0}\n{1}",
+                said.display(),
+                word(&world.path("tried"))
+            );
+            let run = holding(&zombie, &["--ttl", "2s"], &rest);
+            let (run_pid, keeper) = (run.pid(), keeper_below(run.pid()));
+            signal(run_pid, "STOP");
+            signal(keeper, "STOP");
+            take_over(&next, &["--ttl", "60s"], &format!("{push} origin +HEAD:refs/heads/main"));
+            let before = heads(&world);
+            go(&world);
+            wait_until("the zombie has tried", || world.path("tried").exists());
+            signal(keeper, "CONT");
+            signal(run_pid, "CONT");
+            let ended = run.end();
+            let said = fs::read_to_string(said).unwrap();
+            assert_eq!(ended.status.code(), Some(75), "{remote:?} {}\n{said}", text(&ended.stderr));
+            assert_eq!(zombie.status()["outcome"], "lost", "{}", zombie.status());
+            assert_eq!(heads(&world), before, "{remote:?}: something of it landed\n{said}");
+            assert_eq!(said.matches("code 0").count(), 0, "{remote:?}\n{said}");
+            assert!(said.contains("lease") || said.contains("FENCE-STALE"), "{said}");
+            let history = next.ok(&["log", "--json"]);
+            assert!(history.contains("\"expired\""), "{history}");
+        }
+    }
+}
+
+/// The zombie is frozen inside its push: the server is slow to update, and meanwhile the lease goes on.
+#[test]
+fn a_holder_frozen_inside_its_push_does_not_land_after_its_successor() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let (zombie, next) = (world.agent("zombie"), world.agent("next"));
+        world.stall_update_of("slow");
+        let _go = world.go_in_the_end();
+        let said = world.path("said");
+        let rest = format!("git fence push origin +HEAD:refs/heads/slow >{0} 2>&1; echo code $? >>{0}", said.display());
+        let run = holding(&zombie, &["--ttl", "2s"], &rest);
+        go(&world);
+        world.pid_in("stalled");
+        let (run_pid, keeper) = (run.pid(), keeper_below(run.pid()));
+        signal(run_pid, "STOP");
+        signal(keeper, "STOP");
+        let landed = match remote {
+            // Its refs may still move: the gate lets nobody past it. When it is over, it has landed before
+            // its successor.
+            Remote::Gate => {
+                let successor = thread::scope(|scope| {
+                    let successor = scope
+                        .spawn(|| take_over(&next, &["--ttl", "60s"], "git fence push origin +HEAD:refs/heads/main"));
+                    wait_until("the lease has expired", || zombie_is_late(&world));
+                    fs::write(world.server().join("go"), "").unwrap();
+                    successor.join()
+                });
+                assert!(successor.is_ok());
+                true
+            }
+            // The lease moves on under it, and git's own compare-and-swap refuses the rest.
+            Remote::Bare => {
+                take_over(&next, &["--ttl", "60s"], "git fence push origin +HEAD:refs/heads/main");
+                fs::write(world.server().join("go"), "").unwrap();
+                false
+            }
+        };
+        signal(keeper, "CONT");
+        signal(run_pid, "CONT");
+        let ended = run.end();
+        let said = fs::read_to_string(&said).unwrap_or_default();
+        assert_eq!(ended.status.code(), Some(75), "{remote:?} {}\n{said}", text(&ended.stderr));
+        assert_eq!(world.server_ref("refs/heads/slow").is_some(), landed, "{remote:?}\n{said}");
+        if remote == Remote::Gate {
+            let tokens: Vec<u64> = world
+                .events("push.settled")
+                .iter()
+                .filter(|line| line["moved"] != 0 && line["token"].is_u64())
+                .map(|line| line["token"].as_u64().unwrap())
+                .collect();
+            assert!(tokens.windows(2).all(|two| two[0] < two[1]), "{tokens:?}");
+            world.assert_log_is_whole();
+        }
+    }
+}
+
+/// The lease of the stalled push has expired by the server's clock: a question is answered with that.
+fn zombie_is_late(world: &World) -> bool {
+    let status = world.status();
+    status["fences"][0]["lease"]["state"] == "expired"
+}
+
+#[test]
+fn a_zombie_that_picks_the_next_number_by_hand_is_refused() {
+    let world = World::new(&any_git());
+    let (zombie, next) = (world.agent("zombie"), world.agent("next"));
+    let run = holding(&zombie, &["--ttl", "1s"], "true");
+    let (run_pid, keeper) = (run.pid(), keeper_below(run.pid()));
+    signal(run_pid, "STOP");
+    signal(keeper, "STOP");
+    take_over(&next, &[], "git push -q origin +HEAD:refs/heads/main");
+    let commit = world.commit("by hand");
+    for token in 1..=5 {
+        let pushed = world.push(&[&format!("+{commit}:refs/heads/main")], &[&format!("fence-token={token}")]);
+        assert!(!pushed.ok, "token {token} landed:\n{}", pushed.text);
+        let code = pushed.code().unwrap();
+        assert_eq!(code, if token <= 2 { "FENCE-STALE" } else { "FENCE-LEASE-REQUIRED" }, "token {token}");
+    }
+    go(&world);
+    signal(keeper, "CONT");
+    signal(run_pid, "CONT");
+    run.end();
+}
+
+#[test]
+fn killing_run_ends_its_command_and_the_next_gets_in_when_the_lease_expires() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let (first, next) = (world.agent("first"), world.agent("next"));
+        let grandchild = world.path("grandchild");
+        let inside = world.path("inside");
+        let script = format!("sh -c '{}; exec sleep 1000' & {}; wait", word(&grandchild), word(&inside));
+        let run = Background::start(&mut first.run(&["--ttl", "3s"], &script));
+        wait_until("both are there", || inside.exists() && grandchild.exists());
+        let pids = [&inside, &grandchild].map(|path| fs::read_to_string(path).unwrap().trim().to_owned());
+        signal(run.pid(), "KILL");
+        for pid in pids {
+            wait_until("it is gone", || !Path::new("/proc").join(&pid).join("exe").exists());
+        }
+        run.end();
+        take_over(&next, &[], "true");
+        let history = next.ok(&["log", "--json", "-n", "1"]);
+        assert!(history.contains("\"expired\""), "{history}");
+    }
+}
+
+#[test]
+fn a_wedged_command_is_ended_and_the_lease_goes() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let (wedged, next) = (world.agent("wedged"), world.agent("next"));
+        let script = format!("git fence progress 'page 1 of 9'; {}; exec sleep 1000", word(&world.path("inside")));
+        let ended = wedged.run(&["--stall-after", "1s"], &script).output().unwrap();
+        assert_eq!(ended.status.code(), Some(75), "{}", text(&ended.stderr));
+        assert_eq!(wedged.status()["outcome"], "stalled");
+        let pid = fs::read_to_string(world.path("inside")).unwrap();
+        assert!(!Path::new("/proc").join(pid.trim()).join("exe").exists());
+        assert_eq!(world.lease("State"), "released");
+        assert_eq!(code_of(&next.run(&[], "true").output().unwrap()).0, 0);
+        assert_eq!(next.status()["outcome"], "ran");
+    }
+}
+
+#[test]
+fn a_command_that_overruns_is_ended_and_the_lease_goes() {
+    let world = World::bare(&any_git(), &[]);
+    let agent = world.agent("a");
+    let ended = agent.run(&["--max-hold", "1s"], "exec sleep 1000").output().unwrap();
+    assert_eq!(ended.status.code(), Some(75), "{}", text(&ended.stderr));
+    assert_eq!(agent.status()["outcome"], "overran");
+    assert_eq!(world.lease("State"), "released");
+}
+
+#[test]
+fn one_who_waits_for_the_lease_can_be_interrupted() {
+    let world = World::bare(&any_git(), &[]);
+    let (first, second) = (world.agent("first"), world.agent("second"));
+    first.ok(&["acquire", "--ttl", "1h"]);
+    let waits = ["--if-held", "wait", "--wait", "1h"];
+    let said = world.path("said");
+    let mut run = second.run(&waits, "echo ran");
+    let child = run.stderr(fs::File::create(&said).unwrap()).stdout(Stdio::piped()).spawn().unwrap();
+    let run = Background(Some(child));
+    wait_until("it waits", || fs::read_to_string(&said).unwrap().contains("waiting up to 3"));
+    signal(run.pid(), "TERM");
+    let ended = run.end();
+    assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(143), ""));
+    assert_eq!(second.status()["outcome"], "interrupted");
+    assert_eq!(first.ok(&["renew"]), "renewed for 3600s");
+}
+
+/// Progress keeps it going, and reaches the remote.
+#[test]
+fn progress_is_told_with_the_heartbeat() {
+    let world = World::bare(&any_git(), &[]);
+    let agent = world.agent("a");
+    let script =
+        format!("until [ -e {} ]; do git fence progress 'page 3 of 9'; sleep 0.3; done", world.path("go").display());
+    let run = Background::start(&mut agent.run(&["--ttl", "5s", "--stall-after", "20s"], &script));
+    wait_until("the beat tells", || {
+        let beat = world.git("server.git").args(["log", "-1", "--format=%B", "refs/fence/repo/beat"]).output().unwrap();
+        text(&beat.stdout).contains("Fence-Progress: page 3 of 9")
+    });
+    go(&world);
+    let ended = run.end();
+    assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
+}
+
+#[test]
+fn exit_codes_are_those_that_are_documented() {
+    let world = World::bare(&any_git(), &[]);
+    let agent = world.agent("a");
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)] {
+        let ran = agent.run(&[], script).output().unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{script}: {}", text(&ran.stderr));
+        assert_eq!((&agent.status()["outcome"], &agent.status()["exit_code"]), (&"ran".into(), &code.into()));
+    }
+    let commands: [(&[&str], i32, &str); 9] = [
+        (&["run", "--", "no-such-command-here"], 127, "was not found"),
+        (&["run", "--", "/etc/passwd"], 126, "cannot be run"),
+        (&["run", "--ttl", "0", "--", "true"], 2, "TTL of '0'"),
+        (&["run", "--ttl", "3650d", "--", "true"], 2, "TTL of '3650d'"),
+        (&["run", "--ttl", "soon", "--", "true"], 2, "'soon' is not a length of time"),
+        (&["run", "--remote", "nowhere", "--", "true"], 2, "no remote of the name 'nowhere'"),
+        (&["run", "--remote", "/no/such/place.git", "--", "true"], 69, "cannot be reached"),
+        (&["run", "--fence", "A/B", "--", "true"], 2, "is not a fence's name"),
+        (&["run", "--owner", "\u{1b}\u{7}", "--", "true"], 2, "nothing in it that can be shown"),
+    ];
+    for (args, code, words) in commands {
+        let (got, said) = agent.code(args);
+        assert_eq!(got, code, "{args:?}: {said}");
+        assert!(said.contains(words), "{args:?}: {said}");
+        assert!(said.contains("hint: ") || code == 2, "{args:?}: {said}");
+    }
+    assert_eq!(world.lease("State"), "released");
+}
+
+#[test]
+fn a_run_inside_a_run_on_the_same_fence_fails_at_once() {
+    let world = World::bare(&any_git(), &[]);
+    let agent = world.agent("a");
+    let script =
+        "git fence run -- true; echo inner $?; git fence run --fence other -- git fence run -- true; echo deeper $?";
+    let (code, said) = code_of(&agent.run(&[], script).output().unwrap());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("inner 2") && said.contains("deeper 2"), "{said}");
+    assert!(said.contains("already inside a run"), "{said}");
+}
+
+#[test]
+fn the_first_free_one_of_several_is_taken() {
+    let world = World::bare(&any_git(), &[]);
+    let (first, second) = (world.agent("first"), world.agent("second"));
+    let run = holding(&first, &["--fence", "one"], "true");
+    let both = ["--fence", "one", "--fence", "two"];
+    let ran = second.run(&both, "echo got $GIT_FENCE").output().unwrap();
+    assert_eq!(text(&ran.stdout).trim(), "got two", "{}", text(&ran.stderr));
+    // One that cannot be reached is never taken for one that is held.
+    let unreachable = second.run(&["--remote", "/no/such/place.git", "--remote", "origin", "--fence", "one"], "true");
+    let (code, said) = code_of(&{ unreachable }.output().unwrap());
+    assert_eq!(code, 69, "{said}");
+    assert_eq!(second.status()["outcome"], "unreachable");
+    go(&world);
+    assert_eq!(run.end().status.code(), Some(0));
+}
+
+#[test]
+fn holding_on_lets_a_late_second_machine_find_it_held() {
+    let world = World::bare(&any_git(), &[]);
+    let (first, second) = (world.agent("first"), world.agent("second"));
+    let ended = world.path("ended");
+    let run = Background::start(&mut first.run(&["--min-hold", "10m"], &word(&ended)));
+    wait_until("the command has ended", || ended.exists());
+    let (code, said) = code_of(&second.run(&["-E", "42"], "true").output().unwrap());
+    assert_eq!((code, &second.status()["outcome"]), (42, &"skipped".into()), "{said}");
+    let (code, said) = code_of(&second.run(&["--if-held", "fail"], "true").output().unwrap());
+    assert_eq!((code, &second.status()["outcome"]), (11, &"held".into()), "{said}");
+    signal(run.pid(), "TERM");
+    let ended = run.end();
+    assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
+    assert_eq!(world.lease("State"), "released");
+}
+
+#[test]
+fn signals_reach_the_command_and_the_lease_is_given_back() {
+    let world = World::bare(&any_git(), &[]);
+    let agent = world.agent("a");
+    for (name, code) in [("TERM", 143), ("HUP", 129), ("INT", 130), ("QUIT", 131)] {
+        let inside = world.path("inside");
+        let script = format!("{}; exec sleep 1000", word(&inside));
+        let run = Background::start(&mut agent.run(&[], &script));
+        wait_until("the command runs", || inside.exists());
+        let pid = fs::read_to_string(&inside).unwrap();
+        wait_until("it is sleep", || {
+            text(&fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default()).starts_with("sleep")
+        });
+        signal(run.pid(), name);
+        let ended = run.end();
+        assert_eq!(ended.status.code(), Some(code), "{name}: {}", text(&ended.stderr));
+        assert_eq!(world.lease("State"), "released", "{name}");
+        fs::remove_file(inside).unwrap();
+    }
+    assert!(fs::read_dir(agent.path(".git/git-fence/leases")).unwrap().next().is_none(), "nothing is left behind");
+}
+
+/// Giving it back takes longer than it is from one heartbeat to the next. One that came now would fight the successor.
+#[test]
+fn the_heartbeat_has_ended_before_the_lease_is_given_back() {
+    let world = World::bare(&any_git(), &[]);
+    let agent = world.agent("a");
+    world.write_hook(
+        "update",
+        "case $1 in\n\
+         refs/fence/repo/beat) echo beat >>order;;\n\
+         refs/fence/repo/lease) git cat-file commit $3 | grep -q '^Fence-State: released' || exit 0\n\
+         echo released >>order; sleep 3; echo done >>order;;\n\
+         esac",
+    );
+    let ended = agent.run(&["--ttl", "3s"], "sleep 1.5").output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
+    let order = fs::read_to_string(world.server().join("order")).unwrap();
+    assert!(order.starts_with("beat\nbeat\n"), "acquired and renewed: {order}");
+    assert!(order.ends_with("\nreleased\ndone\n"), "{order}");
+    assert_eq!(world.lease("State"), "released");
+}
+
+/// The upload takes longer than the TTL. The heartbeat goes on beside it, over connections of its own.
+#[test]
+fn an_upload_that_outlasts_heartbeats_lands_with_the_lease_alive_throughout() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let (agent, other) = (world.agent("a"), world.agent("b"));
+        let url = format!("ssh://server{}", world.server().display());
+        world.ok(agent.git().args(["remote", "set-url", "origin", &url]));
+        // What does not compress: 300,000 bytes at 30,000 a second, with a lease of 6 seconds.
+        let noise = "head -c 300000 /dev/urandom >noise && git add noise && git commit -qm noise";
+        let script = format!("{noise} && {} && git push -q origin HEAD:refs/heads/big", word(&world.path("inside")));
+        let mut run = agent.run(&["--ttl", "6s"], &script);
+        run.env("GIT_SSH_COMMAND", fixture("slow-ssh.py")).env("SLOW_BYTES_PER_SECOND", "30000");
+        run.env("SLOW_SSH_LOG", world.path("connections"));
+        let run = Background::start(&mut run);
+        wait_until("the upload has begun", || world.path("inside").exists());
+        // Whoever asks while it goes on is told that it is held.
+        let mut found_held = 0;
+        let still_running = || agent.status()["outcome"] == "running";
+        while still_running() {
+            // Told to be held, or it was over by then.
+            let (code, said) = other.code(&["acquire", "--skew", "0s"]);
+            found_held += usize::from(code == 11);
+            assert!(code == 11 || !still_running(), "{remote:?}: {said}");
+            thread::sleep(Duration::from_millis(500));
+        }
+        let ended = run.end();
+        assert_eq!(ended.status.code(), Some(0), "{remote:?}: {}", text(&ended.stderr));
+        assert!(found_held >= 1);
+        assert!(world.server_ref("refs/heads/big").is_some());
+        let connections = fs::read_to_string(world.path("connections")).unwrap();
+        let pushes = connections.lines().filter(|line| line.contains("receive-pack")).count();
+        assert!(pushes >= 6, "acquire, push, three heartbeats, release: {connections}");
+    }
+}
+
+#[test]
+fn a_command_that_will_not_end_is_killed_when_its_lease_is_lost() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        if remote == Remote::Gate {
+            world.configure("fence.allowRevoke", "tester");
+        }
+        let (agent, other) = (world.agent("a"), world.agent("b"));
+        let script = format!(
+            "trap '' TERM; sh -c 'trap \"\" TERM; {}; sleep 1000' & {}; wait; sleep 1000",
+            word(&world.path("child")),
+            word(&world.path("inside"))
+        );
+        let run = Background::start(&mut agent.run(&["--ttl", "3s"], &script));
+        wait_until("both are there", || world.path("inside").exists() && world.path("child").exists());
+        other.ok(&["revoke", "--reason", "it hangs"]);
+        let ended = run.end();
+        assert_eq!(ended.status.code(), Some(75), "{remote:?}: {}", text(&ended.stderr));
+        assert!(text(&ended.stderr).contains("it hangs"), "{}", text(&ended.stderr));
+        for name in ["inside", "child"] {
+            let pid = fs::read_to_string(world.path(name)).unwrap();
+            assert!(!Path::new("/proc").join(pid.trim()).join("exe").exists(), "{name} lives on");
+        }
+        assert_eq!(other.ok(&["acquire"]), "3");
+    }
+}
+
+/// A remote that is gone for a while does no harm as long as the lease lasts; one that stays away ends
+/// the command before the lease does.
+#[test]
+fn a_remote_that_stays_away_is_the_end_of_the_lease() {
+    let world = World::bare(&any_git(), &[]);
+    let agent = world.agent("a");
+    let away = world.path("away.git");
+    let script = format!("{}; exec sleep 1000", word(&world.path("inside")));
+    let run = Background::start(&mut agent.run(&["--ttl", "3s"], &script));
+    wait_until("the command runs", || world.path("inside").exists());
+    fs::rename(world.server(), &away).unwrap();
+    let ended = run.end();
+    fs::rename(&away, world.server()).unwrap();
+    assert_eq!(ended.status.code(), Some(75), "{}", text(&ended.stderr));
+    let said = text(&ended.stderr);
+    assert!(said.contains("could not be renewed") && said.contains("not renewed in time"), "{said}");
+    assert_eq!(agent.status()["outcome"], "lost");
+}
+
+/// What a run has left behind and what belongs to none any more must not help itself to a new lease:
+/// it would go on with what it believed before, and write over its successor.
+#[test]
+fn what_outlives_its_run_gets_no_lease_of_its_own() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let (zombie, next) = (world.agent("zombie"), world.agent("next"));
+        let (said, tried) = (world.path("said"), world.path("tried"));
+        let late = format!(
+            "{}; for try in 'git push -f' 'git fence push -f'; do $try origin HEAD:main; echo code $?; done\n\
+             git fence acquire; echo code $?; git fence run -- true; echo code $?; {}",
+            wait_for(&world.path("go")),
+            word(&tried)
+        );
+        fs::write(world.path("late.sh"), late).unwrap();
+        let script = format!("setsid -f sh {} >{} 2>&1 </dev/null", world.path("late.sh").display(), said.display());
+        assert_eq!(code_of(&zombie.run(&[], &script).output().unwrap()).0, 0);
+        take_over(&next, &[], "git push -q origin HEAD:main");
+        let before = heads(&world);
+        go(&world);
+        wait_until("it has tried everything", || tried.exists());
+        let said = fs::read_to_string(said).unwrap();
+        assert_eq!(heads(&world), before, "{remote:?}\n{said}");
+        assert_eq!(said.matches("code 0").count(), 0, "{remote:?}\n{said}");
+        assert_eq!(said.matches("code 75").count(), 3, "{remote:?}\n{said}");
+    }
+}
+
+/// A remote that takes a connection and never answers.
+#[test]
+fn a_run_that_waits_for_a_mute_remote_can_be_ended_and_holds_up_nobody() {
+    let world = World::bare(&any_git(), &[]);
+    let agent = world.agent("a");
+    let mute = world.path("mute.sh");
+    write_script(&mute, &format!("{}; exec sleep 1000", word(&world.path("connected"))));
+    world.ok(agent.git().args(["remote", "add", "mute", "ssh://nowhere/x.git"]));
+    let mut run = agent.run(&["--remote", "mute"], "true");
+    let run = Background::start(run.env("GIT_SSH_COMMAND", &mute));
+    wait_until("it has connected", || world.path("connected").exists());
+    // Another remote of the same clone is another matter.
+    assert_eq!(agent.code(&["acquire", "--remote", "origin"]).0, 0);
+    signal(run.pid(), "TERM");
+    let ended = run.end();
+    assert_eq!(ended.status.code(), Some(143), "{}", text(&ended.stderr));
+    assert_eq!(agent.status()["outcome"], "interrupted");
+    let pid = fs::read_to_string(world.path("connected")).unwrap();
+    wait_until("what it started is gone", || !Path::new("/proc").join(pid.trim()).join("exe").exists());
+}

@@ -40,6 +40,9 @@ mod filter;
 mod flight;
 mod fold;
 mod found;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod hostile;
 mod lease;
 mod lease_record;
 mod lease_tally;

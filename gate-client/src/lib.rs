@@ -25,6 +25,9 @@ mod held;
 mod helper;
 mod helper_protocol;
 mod holding;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod hostile;
 mod inside;
 mod keeper;
 mod lfs;

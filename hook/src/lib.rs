@@ -45,6 +45,9 @@ mod git;
 mod heartbeat;
 mod history;
 mod hook_file;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod hostile;
 mod install;
 mod install_log;
 mod journal;

@@ -1,0 +1,319 @@
+//! The grammars, once more and written differently: what the parsers are compared with.
+//!
+//! Nothing in here calls a parser. Words are walked from left to right, numbers are compared as text.
+
+use crate::{RefName, text};
+use serde_json::Value;
+use std::{collections::BTreeMap, time::Duration};
+
+/// What is left to be read.
+struct Scan<'a>(&'a [u8]);
+
+impl Scan<'_> {
+    fn eat(&mut self, word: &[u8]) -> bool {
+        let found = self.0.starts_with(word);
+        self.0 = &self.0[if found { word.len() } else { 0 }..];
+        found
+    }
+
+    fn run(&mut self, class: impl Fn(u8) -> bool) -> usize {
+        let length = self.0.iter().take_while(|b| class(**b)).count();
+        self.0 = &self.0[length..];
+        length
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn hex(b: u8) -> bool {
+    b"0123456789abcdef".contains(&b)
+}
+
+/// `length` lower-case hexadecimal digits.
+pub fn is_hex(bytes: &[u8], length: usize) -> bool {
+    bytes.len() == length && Scan(bytes).run(hex) == length
+}
+
+/// `[1-9][0-9]*`, at most `most`.
+fn is_number_up_to(bytes: &[u8], most: &str) -> bool {
+    let mut scan = Scan(bytes);
+    scan.run(|b| b.is_ascii_digit());
+    let fits = bytes.len() < most.len() || bytes.len() == most.len() && bytes <= most.as_bytes();
+    scan.is_over() && fits && bytes.first().is_some_and(|b| *b != b'0')
+}
+
+/// A token: 1 to 2^63-1.
+pub fn is_token(bytes: &[u8]) -> bool {
+    is_number_up_to(bytes, "9223372036854775807")
+}
+
+/// A fence's name, letter by letter.
+pub fn is_fence(bytes: &[u8]) -> bool {
+    let mut before = b'.';
+    for (at, b) in bytes.iter().enumerate() {
+        match b {
+            b'a'..=b'z' | b'0'..=b'9' | b'_' => {}
+            b'-' if at > 0 => {}
+            b'.' if before != b'.' => {}
+            _ => return false,
+        }
+        before = *b;
+    }
+    let ends_as_a_lock = bytes.rsplit(|b| *b == b'.').next() == Some(b"lock") && bytes.contains(&b'.');
+    before != b'.' && bytes.len() <= 64 && !ends_as_a_lock
+}
+
+/// `<id> SP <id> SP <name> LF`, once or more: ids of one length, names of anything but line feeds.
+pub fn is_push(bytes: &[u8]) -> bool {
+    let mut scan = Scan(bytes);
+    while !scan.is_over() {
+        let old = scan.run(hex);
+        let whole = [40, 64].contains(&old)
+            && scan.eat(b" ")
+            && scan.run(hex) == old
+            && scan.eat(b" ")
+            && scan.run(|b| b != b'\n') > 0
+            && scan.eat(b"\n");
+        if !whole {
+            return false;
+        }
+    }
+    !bytes.is_empty()
+}
+
+/// What push options say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// By fence, in digits.
+    pub tokens: BTreeMap<String, String>,
+    /// By fence.
+    pub secrets: BTreeMap<String, String>,
+}
+
+/// `fence-token=[<fence>:]<n>`, `fence-holder=[<fence>:]<secret>`, `fence-owner=<text>`, and others'.
+pub fn options(options: &[Vec<u8>], fences: &[&str]) -> Option<Said> {
+    let mut said = Said::default();
+    for option in options {
+        let mut scan = Scan(option);
+        if !scan.eat(b"fence-") {
+            continue;
+        }
+        let (into, is_value): (_, fn(&[u8]) -> bool) = if scan.eat(b"token=") {
+            (&mut said.tokens, is_token)
+        } else if scan.eat(b"holder=") {
+            (&mut said.secrets, |value| is_hex(value, 64))
+        } else if scan.eat(b"owner=") && option.len() <= 4096 {
+            continue;
+        } else {
+            return None;
+        };
+        let (fence, value) = of_fence(scan.0, fences, is_value)?;
+        if into.insert(fence, value.clone()).is_some_and(|other| other != value) {
+            return None;
+        }
+    }
+    (options.len() <= 1000).then_some(said)
+}
+
+/// `[<fence>:]<n>`.
+pub fn fence_and_token(bytes: &[u8], fences: &[&str]) -> Option<(String, String)> {
+    of_fence(bytes, fences, is_token)
+}
+
+fn of_fence(bytes: &[u8], fences: &[&str], is_value: fn(&[u8]) -> bool) -> Option<(String, String)> {
+    let named = |fence: &&&str| bytes.strip_prefix(fence.as_bytes()).is_some_and(|rest| rest.starts_with(b":"));
+    let fence = fences.iter().find(named);
+    let value = &bytes[fence.map_or(0, |fence| fence.len() + 1)..];
+    let text = std::str::from_utf8(value).ok().filter(|_| is_value(value))?;
+    Some((fence.unwrap_or(&"repo").to_string(), text.to_owned()))
+}
+
+/// `<n>` seconds, or `<n>d<n>h<n>m<n>s<n>ms` of which any may be left out, but not all.
+pub fn length(text: &str) -> Option<Duration> {
+    let mut scan = Scan(text.as_bytes());
+    let mut milliseconds: u128 = 0;
+    let is_bare = !text.is_empty() && scan.run(|b| b.is_ascii_digit()) == text.len();
+    scan = Scan(text.as_bytes());
+    for (unit, worth) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
+        let (before, digits) = (scan.0, scan.run(|b| b.is_ascii_digit()));
+        let is_this = digits > 0 && if is_bare { unit == "s" } else { scan.eat(unit.as_bytes()) };
+        // `5ms` is no minute with an `s` behind it.
+        if !is_this || (unit == "m" && scan.0.starts_with(b"s")) {
+            scan = Scan(before);
+            continue;
+        }
+        let number = before[..digits]
+            .iter()
+            .fold(0u128, |n, digit| n.saturating_mul(10).saturating_add(u128::from(digit - b'0')));
+        milliseconds = milliseconds.saturating_add(number.saturating_mul(worth));
+    }
+    let fits = u64::try_from(milliseconds).ok().filter(|_| scan.is_over() && !text.is_empty())?;
+    Some(Duration::from_millis(fits))
+}
+
+/// A ref's name as records spell it: every escape is one that had to be.
+pub fn is_ref_as_text(text: &str) -> bool {
+    let mut bytes = Vec::new();
+    let mut scan = Scan(text.as_bytes());
+    while let [first, ..] = scan.0 {
+        if scan.eat(b"\\x") {
+            let Some(digits) = scan.0.get(..2).filter(|digits| is_hex(digits, 2)) else { return false };
+            let worth = |digit: u8| b"0123456789abcdef".iter().position(|b| *b == digit).unwrap_or_default() as u8;
+            bytes.push(worth(digits[0]) * 16 + worth(digits[1]));
+            scan.eat(&[digits[0], digits[1]]);
+        } else if scan.eat(b"\\") {
+            return false;
+        } else {
+            bytes.push(*first);
+            scan.eat(&[*first]);
+        }
+    }
+    String::from(RefName::new(bytes)) == text
+}
+
+/// The last paragraph of a message: `Fence-<key>: <value>` in every line, each key once, format 1.
+fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
+    let message = std::str::from_utf8(bytes).ok().filter(|message| message.len() <= 16_384)?;
+    let mut lines: Vec<&str> = message.split('\n').collect();
+    while lines.last() == Some(&"") {
+        lines.pop();
+    }
+    let blank = lines.iter().rposition(|line| line.is_empty()).filter(|at| *at > 0)?;
+    let mut found = BTreeMap::new();
+    for line in &lines[blank + 1..] {
+        let colon = line.find(": ").filter(|colon| line[..*colon].starts_with("Fence-"))?;
+        if found.insert(&line[..colon], &line[colon + 2..]).is_some() {
+            return None;
+        }
+    }
+    (found.get("Fence-Format") == Some(&"1")).then_some(found)
+}
+
+/// A trailer and what its value must be.
+type Rule = (&'static str, fn(&str) -> bool);
+
+fn all_are(found: &BTreeMap<&str, &str>, rules: &[Rule]) -> bool {
+    rules.iter().all(|(key, rule)| found.get(key).is_some_and(|value| rule(value)))
+}
+
+/// The message of a lease's commit.
+pub fn is_lease(bytes: &[u8]) -> bool {
+    let reasons = |value: &str| {
+        let ends = |rest: &str| rest.is_empty() || rest.starts_with(": ");
+        ["first", "released", "expired", "revoked"].iter().any(|word| value.strip_prefix(word).is_some_and(ends))
+    };
+    let ttl = |value: &str| value.strip_suffix('s').is_some_and(|digits| is_number_up_to(digits.as_bytes(), "604800"));
+    trailers(bytes).is_some_and(|found| {
+        all_are(
+            &found,
+            &[
+                ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
+                ("Fence-Token", |value| is_token(value.as_bytes())),
+                ("Fence-Owner", shows_something),
+                ("Fence-State", |value| ["held", "released"].contains(&value)),
+                ("Fence-TTL", ttl),
+                ("Fence-Reason", reasons),
+                ("Fence-Holder", |value| is_hex(value.as_bytes(), 64)),
+                ("Fence-Nonce", |value| is_hex(value.as_bytes(), 32)),
+            ],
+        )
+    })
+}
+
+/// The message of a beat's commit.
+pub fn is_beat(bytes: &[u8]) -> bool {
+    trailers(bytes).is_some_and(|found| {
+        all_are(
+            &found,
+            &[
+                ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
+                ("Fence-Deadline", is_deadline),
+                ("Fence-Nonce", |value| is_hex(value.as_bytes(), 32)),
+            ],
+        )
+    })
+}
+
+/// Of what can be shown there is a hundred characters and more, or one that is not blank.
+fn shows_something(value: &str) -> bool {
+    let shown: Vec<char> = value.chars().filter(|c| !text::one_line(c.to_string().as_bytes(), 1).is_empty()).collect();
+    shown.len() > 100 || shown.iter().any(|c| !c.is_whitespace())
+}
+
+/// `YYYY-MM-DDThh:mm:ssZ`, on a day that there is, before time ends.
+fn is_deadline(value: &str) -> bool {
+    let shape = value.len() == 20
+        && value.bytes().zip("0000-00-00T00:00:00Z".bytes()).all(|(b, like)| match like {
+            b'0' => b.is_ascii_digit(),
+            like => b == like,
+        });
+    if !shape || value > "9999-12-30T22:00:00Z" {
+        return false;
+    }
+    let number = |at: usize, length: usize| value[at..at + length].parse::<u32>().unwrap_or(u32::MAX);
+    let year = number(0, 4);
+    let leaps = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match number(5, 2) {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + u32::from(leaps),
+        _ => 0,
+    };
+    (1..=days).contains(&number(8, 2)) && number(11, 2) < 24 && number(14, 2) < 60 && number(17, 2) < 60
+}
+
+/// What in a line of the log is not in the grammar: every value is what its key says.
+pub fn flaw_in(value: &Value) -> Option<String> {
+    match value {
+        Value::Array(values) => values.iter().find_map(flaw_in),
+        Value::Object(pairs) => pairs.iter().find_map(|(key, value)| match key.as_str() {
+            "settings" => None,
+            "marks" => value.as_object()?.iter().find_map(|(fence, mark)| {
+                let sound = is_fence(fence.as_bytes()) && is_mark(mark);
+                (!sound).then(|| format!("{fence}: {mark}"))
+            }),
+            "leases" if value.is_object() => value.as_object()?.iter().find_map(|(fence, standing)| {
+                (!is_fence(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
+            }),
+            "stakes" if value.as_array().is_some_and(Vec::is_empty) => Some("no stakes".to_owned()),
+            key => (!is_sound(key, value)).then(|| format!("{key}: {value}")).or_else(|| flaw_in(value)),
+        }),
+        _ => None,
+    }
+}
+
+fn is_mark(value: &Value) -> bool {
+    value.as_u64().is_some_and(|n| n < 1 << 63)
+}
+
+fn is_sound(key: &str, value: &Value) -> bool {
+    let text = |rule: &dyn Fn(&[u8]) -> bool| value.as_str().is_some_and(|text| rule(text.as_bytes()));
+    let is_id = |bytes: &[u8]| (is_hex(bytes, 40) || is_hex(bytes, 64)) && bytes.iter().any(|b| *b != b'0');
+    match key {
+        "token" => value.is_null() || value.as_u64().is_some_and(|n| is_token(n.to_string().as_bytes())),
+        "mark" | "from" | "raises_to" => value.is_null() || is_mark(value),
+        "ttl" => value.as_u64().is_some_and(|n| (1..=604_800).contains(&n)),
+        "fence" => value.is_null() || text(&is_fence),
+        "old" | "new" | "commit" | "parent" => value.is_null() || text(&is_id),
+        "id" | "lease" => text(&|bytes| is_hex(bytes, 32)),
+        "holder" | "prev" => text(&|bytes| is_hex(bytes, 64)),
+        "seq" | "push" | "elapsed_us" | "count" | "moved" | "uptime_ms" | "unix_ms" | "pid_ns" | "start" => {
+            value.is_null() || value.is_u64()
+        }
+        "state" if value.is_string() => text(&|bytes| [&b"held"[..], b"released"].contains(&bytes)),
+        "event" => text(&|bytes| Scan(bytes).run(|b| b.is_ascii_lowercase() || b == b'.') == bytes.len()),
+        _ => true,
+    }
+}
+
+/// Whether a number in it is none of the whole ones.
+pub fn has_fractions(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64(),
+        Value::Array(values) => values.iter().any(has_fractions),
+        Value::Object(pairs) => pairs.values().any(has_fractions),
+        _ => false,
+    }
+}

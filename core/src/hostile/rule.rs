@@ -1,0 +1,246 @@
+//! The rule, under any state and any question: what must never be let through.
+
+use super::{
+    near::cases,
+    values::{self, object, stamp, token},
+};
+use crate::{
+    Accept, Claim, Decision, Event, Fence, Found, Lease, LeaseAsk, LeaseMove, LeaseState, Mode, Proposal, Rules, State,
+    Token, Ttl, decide, judge_lease, next_token, refs_say_over, settle,
+};
+use proptest::{collection::vec, option, prelude::*, sample::select};
+
+fn rules() -> impl Strategy<Value = Rules> {
+    let mode = select(vec![Mode::Enforce, Mode::Enforce, Mode::Observe]);
+    let accept = select(vec![Accept::Above, Accept::Above, Accept::AtOrAbove]);
+    (values::fence(), mode, accept, option::of(1..4u64), 1..4u64).prop_map(|(fence, mode, accept, max_jump, ttl)| {
+        Rules { fence, mode, accept, max_jump, lease_max_ttl: Ttl::of_seconds(ttl).unwrap(), ..Rules::for_repo() }
+    })
+}
+
+/// A question that often fits what stands: the next step of its holder, or the next grant.
+fn ask() -> impl Strategy<Value = Question> {
+    let beat = option::of(values::beat());
+    let lease = option::of((object(), vec(object(), 0..2), values::lease()));
+    (lease, beat, any::<bool>(), option::of(0..3u8), any::<bool>(), 0..6u8, values::reason()).prop_map(
+        |(lease, beat, only_asks, secret, may_revoke, fitting, reason)| Question {
+            ask: LeaseAsk {
+                lease: lease.map(|(commit, parents, lease)| Proposal { commit, parents, lease }),
+                beat,
+                only_asks: only_asks && fitting == 0,
+                secret: secret.map(values::secret),
+                may_revoke,
+            },
+            fitting,
+            reason,
+        },
+    )
+}
+
+#[derive(Debug, Clone)]
+struct Question {
+    ask: LeaseAsk,
+    fitting: u8,
+    reason: crate::Reason,
+}
+
+impl Question {
+    /// Made to fit the fence as it stands, more or less.
+    fn put_to(mut self, fence: &Fence<'_>) -> LeaseAsk {
+        let Some(Proposal { parents, lease, .. }) = &mut self.ask.lease else { return self.ask };
+        match (self.fitting, fence.lease) {
+            (1 | 2, Some(current)) => {
+                let nonce = lease.nonce.clone();
+                let state = if self.fitting == 1 { LeaseState::Held } else { LeaseState::Released };
+                let next = next_token(Some(current.lease.token), crate::Mark::default());
+                let token = next.filter(|_| self.fitting == 1).unwrap_or(current.lease.token);
+                *lease = Lease { nonce, state, token, ..current.lease.clone() };
+                *parents = current.parent.clone().into_iter().collect();
+                self.ask.secret = (0..3).map(values::secret).find(|secret| secret.holder() == lease.holder);
+                self.ask.beat = None;
+            }
+            (3 | 4, current) => {
+                let last = current.map(|current| current.lease.token);
+                lease.token = next_token(last, fence.mark).unwrap_or(Token::MAX);
+                lease.reason = if current.is_none() { crate::Reason::First } else { self.reason };
+                lease.ttl = Ttl::of_seconds(1).unwrap();
+                lease.state =
+                    if lease.reason == crate::Reason::Revoked { LeaseState::Released } else { LeaseState::Held };
+                *parents = current.and_then(|current| current.commit.clone()).into_iter().collect();
+                self.ask.secret = None;
+                if let Some(beat) = &mut self.ask.beat {
+                    beat.lease = lease.id.clone();
+                }
+            }
+            _ => {}
+        }
+        self.ask
+    }
+}
+
+/// The token that would be granted next: what must never come twice.
+fn counter(fence: &Fence<'_>) -> Option<Token> {
+    next_token(fence.lease.map(|lease| lease.lease.token), fence.mark)
+}
+
+proptest! {
+    #![proptest_config(cases(800))]
+
+    #[test]
+    fn marks_go_down_by_mark_lowered_alone(events in vec(values::event(), 1..12)) {
+        let mut state = State::default();
+        for event in events {
+            let before = state.clone();
+            // The line that fits, so that pushes are accepted and settled.
+            let seq = if let Event::PushAccepted { push, .. } = &event { push.0 } else { 3 };
+            let applied = state.apply(seq, "2026-01-01T00:00:00.000Z", &event);
+            if applied.is_err() {
+                prop_assert_eq!(&state, &before, "a line that is refused changes nothing");
+            }
+            for (fence, mark) in &before.marks {
+                let is_lowered = matches!(&event, Event::MarkLowered { fence: named, .. } if named == fence);
+                prop_assert!(is_lowered || state.marks[fence] >= *mark, "{:?}", event);
+            }
+            prop_assert!(before.leases.keys().all(|fence| state.leases.contains_key(fence)), "a counter survives");
+            super::same_again(&state);
+        }
+    }
+
+    #[test]
+    fn a_guarded_push_is_let_through_by_its_token_and_the_lease(
+        state in values::state(),
+        rules in prop_oneof![3 => vec(rules(), 1), 1 => vec(rules(), 2)],
+        free in 0..4u8,
+        offered in vec((option::of(token()), 0..4u8, any::<bool>(), proptest::bool::weighted(0.8), option::weighted(0.3, ask())), 2),
+        now in stamp(),
+    ) {
+        // Most slots are free and half the fences never had a lease, or hardly anything is let through.
+        let mut state = state;
+        state.in_flight.truncate(usize::from(free == 0));
+        if free % 2 == 1 {
+            state.leases.clear();
+        }
+        let asks: Vec<Option<LeaseAsk>> = rules.iter().zip(&offered)
+            .map(|(rules, (.., ask))| ask.clone().map(|ask| ask.put_to(&state.fence(&rules.fence)))).collect();
+        let claims: Vec<Claim<'_>> = rules.iter().zip(&offered).zip(&asks)
+            .map(|((rules, (token, fitting, exempt, guarded, _)), lease)| {
+                let current = state.fence(&rules.fence).lease.map(|lease| lease.lease.token);
+                // The lease's, those around the mark, any.
+                let mark = state.fence(&rules.fence).mark.get();
+                let token = match fitting {
+                    0 => current.or(*token),
+                    1 => Token::try_from(mark).ok().or(*token),
+                    2 => Token::try_from(mark + 1).ok().or(*token),
+                    _ => *token,
+                };
+                Claim { rules, token, exempt: *exempt, guarded: *guarded, lease: lease.as_ref() }
+            })
+            .collect();
+        let decision = decide(&state, &claims, &now);
+        let occupied = claims.iter().any(|claim| state.fence(&claim.rules.fence).is_occupied());
+        let Decision::Admit { overruled, leases } = decision else {
+            prop_assert!(occupied || !matches!(decision, Decision::Wait(_)));
+            return Ok(());
+        };
+        prop_assert!(!occupied, "two in one slot");
+        prop_assert!(overruled.is_none() || claims.iter().any(|claim| claim.rules.mode != Mode::Enforce));
+        prop_assert_eq!(leases.len(), claims.iter().filter(|claim| claim.lease.is_some()).count());
+        for claim in claims.iter().filter(|claim| claim.guarded && claim.rules.mode == Mode::Enforce) {
+            let fence = state.fence(&claim.rules.fence);
+            match claim.token {
+                None => prop_assert!(claim.exempt && claim.lease.is_none()),
+                Some(token) => {
+                    let is_new = match claim.rules.accept {
+                        Accept::Above => token.get() > fence.mark.get(),
+                        Accept::AtOrAbove => token.get() >= fence.mark.get(),
+                    };
+                    prop_assert!(is_new, "{} at the mark {}", token, fence.mark);
+                    prop_assert!(claim.rules.max_jump.is_none_or(|limit| token.get() <= fence.mark.get().saturating_add(limit)));
+                    if let Some(lease) = fence.lease {
+                        prop_assert_eq!(lease.lease.token, token);
+                        let secret = claim.lease.and_then(|ask| ask.secret.as_ref());
+                        prop_assert_eq!(secret.map(|secret| secret.holder()), Some(lease.lease.holder.clone()));
+                        prop_assert!(lease.is_held());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_goes_forward_and_only_by_who_may(
+        state in values::state(),
+        rules in rules(),
+        ask in ask(),
+        now in stamp(),
+    ) {
+        let fence = state.fence(&rules.fence);
+        let ask = ask.put_to(&fence);
+        let Ok(change) = judge_lease(&rules, fence.lease, fence.mark, &ask, &now) else { return Ok(()) };
+        prop_assert!(!ask.only_asks);
+        let is_new = matches!(change.change, LeaseMove::Grant | LeaseMove::Revoke);
+        let after = change.standing.lease.token;
+        if let Some(current) = fence.lease {
+            prop_assert!(after >= current.lease.token, "back from {} to {}", current.lease.token, after);
+            prop_assert_eq!(is_new, current.lease.id != change.standing.lease.id);
+            prop_assert!(change.change != LeaseMove::Grant || current.left_at(&now).is_none(), "taken from the living");
+            if !is_new {
+                prop_assert_eq!(ask.secret.map(|secret| secret.holder()), Some(current.lease.holder.clone()));
+                prop_assert!(current.is_held());
+            }
+        } else {
+            prop_assert!(is_new, "{:?} of nothing", change.change);
+        }
+        if is_new {
+            prop_assert!(after.get() > fence.mark.get());
+            prop_assert_eq!(change.change == LeaseMove::Revoke, change.standing.lease.is_revocation());
+            prop_assert!(change.change == LeaseMove::Grant || ask.may_revoke);
+            prop_assert!(change.standing.lease.ttl <= rules.lease_max_ttl);
+        }
+        // When it has landed, nothing that was granted before can be granted or can write again.
+        let mut later = state.clone();
+        later.apply(9, "", &change.on_record(None, "anna", &state)).unwrap();
+        let (before, after) = (counter(&fence), counter(&later.fence(&rules.fence)));
+        prop_assert!(after.is_none() || after >= before, "{:?} {:?}", before, after);
+        prop_assert!(later.fence(&rules.fence).mark >= fence.mark);
+    }
+
+    #[test]
+    fn whatever_is_found_the_counter_never_goes_back(
+        state in values::state(),
+        rules in rules(),
+        found in option::of((object(), vec(object(), 0..2), values::lease())),
+        now in stamp(),
+    ) {
+        let found = found.map_or(Found::Nothing, |(commit, parents, lease)| Found::Record(Proposal { commit, parents, lease }));
+        let Some(line) = state.fence(&rules.fence).lease_found(&rules, found, &now, "anna") else { return Ok(()) };
+        let mut later = state.clone();
+        later.apply(9, "", &Event::LeaseFound(line)).unwrap();
+        let (before, after) = (counter(&state.fence(&rules.fence)), counter(&later.fence(&rules.fence)));
+        prop_assert!(after.is_none() || after >= before, "{:?} {:?}", before, after);
+    }
+
+    #[test]
+    fn a_push_is_settled_whatever_the_refs_show(
+        state in values::state(),
+        seen in vec(option::of(object()), 0..4),
+    ) {
+        for flight in &state.in_flight {
+            let settlement = settle(flight, &flight.plan.refs, &seen);
+            let over = refs_say_over(&flight.plan.refs, &seen);
+            let counted = flight.plan.refs.len().min(seen.len());
+            prop_assert!(settlement.moved <= counted);
+            prop_assert!(!over || settlement.moved == counted);
+            prop_assert!(settlement.spent.iter().all(|fence| flight.touches(fence)));
+            let mut later = state.clone();
+            // Ids come twice in a state that is made up. Then the first is meant.
+            let is_first = state.in_flight.iter().find(|other| other.push == flight.push) == Some(flight);
+            for event in settlement.on_record(flight, &state, counted, crate::Evidence::RefsMoved) {
+                prop_assert!(later.apply(9, "", &event).is_ok() || !is_first);
+            }
+            for fence in state.marks.keys() {
+                prop_assert!(later.fence(fence).mark >= state.fence(fence).mark);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Values of every kind, small ones and those at the ends of their ranges.
+
+use crate::{
+    AskedRef, Beat, Code, Event, Evidence, FenceName, InFlight, Lease, LeaseChange, LeaseId, LeaseLine, LeaseMove,
+    LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef, PushId, Reason, ReceivePack, RefName, Refused, Renewed,
+    Secret, Source, Stake, Stamp, Standing, State, Token, Ttl, Who, few_words, hash_line, nonce_of, owner_name,
+};
+use proptest::{collection::vec, option, prelude::*, sample::select};
+
+/// Small numbers collide; those at the end overflow.
+pub(super) fn number(most: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![6 => 0..9u64, 1 => (most - 3)..=most, 1 => 0..=most]
+}
+
+pub(super) fn token() -> impl Strategy<Value = Token> {
+    number(Token::MAX.get() - 1).prop_map(|n| (n + 1).try_into().unwrap())
+}
+
+pub(super) fn mark() -> impl Strategy<Value = Mark> {
+    number(Token::MAX.get()).prop_map(|n| Mark::at(n).unwrap())
+}
+
+pub(super) fn fence() -> impl Strategy<Value = FenceName> {
+    select(vec!["repo", "deploy", "a.b_c-d"]).prop_map(|name| FenceName::parse(name.as_bytes()).unwrap())
+}
+
+pub(super) fn object() -> impl Strategy<Value = ObjectId> {
+    let digit = select(vec!["1", "a", "f"]);
+    (digit, select(vec![40, 64])).prop_map(|(digit, n)| ObjectId::parse(digit.repeat(n).as_bytes()).unwrap().unwrap())
+}
+
+fn ref_name() -> impl Strategy<Value = RefName> {
+    prop_oneof![
+        select(vec!["refs/heads/a", "refs/fence/repo/lease", "refs/fence/repo/beat"]).prop_map(RefName::new),
+        vec(any::<u8>(), 1..12).prop_map(RefName::new),
+    ]
+}
+
+pub(super) fn stamp() -> impl Strategy<Value = Stamp> {
+    (select(vec!["b", "c"]), number(u64::MAX), number(u64::MAX)).prop_map(|(boot, uptime_ms, unix_ms)| Stamp {
+        boot: boot.to_owned(),
+        uptime_ms,
+        unix_ms,
+    })
+}
+
+pub(super) fn secret(id: u8) -> Secret {
+    Secret::of([id; 32])
+}
+
+pub(super) fn reason() -> impl Strategy<Value = Reason> {
+    select(vec![Reason::First, Reason::Released, Reason::Expired, Reason::Revoked])
+}
+
+/// One of three owners', so that proposals meet what stands.
+pub(super) fn lease() -> impl Strategy<Value = Lease> {
+    let state = select(vec![LeaseState::Held, LeaseState::Released]);
+    let ttl = prop_oneof![1..=3u64, 604_799..=604_800u64].prop_map(|n| Ttl::of_seconds(n).unwrap());
+    // What is too long is cut.
+    let words = || prop_oneof![8 => ".{0,6}", 1 => ".{98,103}", 1 => ".{198,203}"];
+    let text = (words(), option::of(words()));
+    (0..3u8, token(), state, ttl, reason(), text, any::<[u8; 16]>()).prop_map(
+        |(id, token, state, ttl, reason, (owner, words), nonce)| Lease {
+            id: LeaseId::of([id; 16]),
+            token,
+            owner: owner_name(&owner).unwrap_or_else(|| "somebody".to_owned()),
+            state,
+            ttl,
+            reason,
+            words: words.as_deref().and_then(few_words),
+            holder: secret(id).holder(),
+            nonce: nonce_of(nonce),
+        },
+    )
+}
+
+pub(super) fn beat() -> impl Strategy<Value = Beat> {
+    let deadline = prop_oneof![0..2_000_000_000_000u64, any::<u64>()];
+    (0..3u8, deadline, option::of(any::<String>()), any::<bool>(), any::<[u8; 16]>()).prop_map(
+        |(id, deadline, progress, gate, nonce)| Beat {
+            lease: LeaseId::of([id; 16]),
+            deadline: Beat::deadline_at(deadline),
+            progress: progress.as_deref().and_then(few_words),
+            gate,
+            nonce: nonce_of(nonce),
+        },
+    )
+}
+
+pub(super) fn standing() -> impl Strategy<Value = Standing> {
+    (option::of(object()), option::of(object()), lease(), stamp(), stamp(), option::of("[a-z ]{1,9}")).prop_map(
+        |(commit, parent, lease, since, heard, progress)| Standing { commit, parent, lease, since, heard, progress },
+    )
+}
+
+fn change() -> impl Strategy<Value = LeaseChange> {
+    let moves = [LeaseMove::Grant, LeaseMove::Advance, LeaseMove::Release, LeaseMove::Revoke, LeaseMove::Renew];
+    (fence(), select(moves.to_vec()), standing(), mark()).prop_map(|(fence, change, standing, raises_to)| LeaseChange {
+        fence,
+        change,
+        standing,
+        raises_to,
+    })
+}
+
+fn who() -> impl Strategy<Value = Who> {
+    (option::of("[a-z]{1,5}"), "[a-z]{0,5}", option::of("[0-9.]{1,9}")).prop_map(|(owner, pusher, address)| Who {
+        owner,
+        pusher,
+        address,
+    })
+}
+
+fn stake() -> impl Strategy<Value = Stake> {
+    (fence(), option::of(token()), mark()).prop_map(|(fence, token, mark)| Stake { fence, token, mark })
+}
+
+pub(super) fn planned() -> impl Strategy<Value = PlannedRef> {
+    let ids = (option::of(object()), option::of(object()));
+    (ref_name(), fence(), ids, option::of("none"), option::of(ref_name()))
+        .prop_map(|(name, fence, (old, new), claimed, via)| PlannedRef { name, fence, old, new, claimed, via })
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    let machine = option::of(select(vec!["m", "n"]).prop_map(str::to_owned));
+    (stamp(), machine, number(u64::MAX)).prop_map(|(stamp, machine, pid_ns)| Place {
+        boot: stamp.boot,
+        machine,
+        pid_ns,
+        uptime_ms: stamp.uptime_ms,
+    })
+}
+
+fn receive_pack() -> impl Strategy<Value = Option<ReceivePack>> {
+    let process = (any::<u32>(), number(u64::MAX), option::of(number(u64::MAX)));
+    option::of(process.prop_map(|(pid, start, pidfd)| ReceivePack { pid, start, pidfd }))
+}
+
+fn accepted() -> impl Strategy<Value = Event> {
+    let stakes = (stake(), vec(stake(), 0..2), vec(change(), 0..2));
+    let overruled = option::of((select(Code::ALL.to_vec()), "[a-z ]{0,9}".prop_map(String::from)));
+    let source = select(vec![Source::Option, Source::Trailer, Source::None]);
+    let plan = vec(planned(), 0..4).prop_map(Plan::of);
+    (0..9u64, stakes, overruled, source, who(), plan, receive_pack(), place(), number(u64::MAX)).prop_map(
+        |(push, (stake, also, leases), overruled, source, who, plan, receive_pack, place, elapsed_us)| {
+            let (code, reason) = overruled.unzip();
+            let push = PushId(push);
+            Event::PushAccepted {
+                push,
+                stake,
+                also,
+                leases,
+                code,
+                reason,
+                source,
+                who,
+                plan,
+                receive_pack,
+                place,
+                elapsed_us,
+            }
+        },
+    )
+}
+
+fn settled() -> impl Strategy<Value = Event> {
+    let evidence = [Evidence::RefsMoved, Evidence::ReceivePackGone, Evidence::Rebooted, Evidence::TimePassed].to_vec();
+    let counts = (0..9usize, 0..9usize);
+    (0..9u64, stake(), vec(stake(), 0..2), vec(fence(), 0..3), counts, select(evidence)).prop_map(
+        |(push, stake, also, spent, (moved, count), evidence)| Event::PushSettled {
+            push: PushId(push),
+            stake,
+            also,
+            spent,
+            moved,
+            count,
+            evidence,
+        },
+    )
+}
+
+fn refused() -> impl Strategy<Value = Refused> {
+    let asked = ("[ -~]{0,9}", option::of(object()), option::of(object()));
+    let asked = asked.prop_map(|(name, old, new)| AskedRef { name, old, new });
+    let about = (option::of(fence()), option::of(token()), option::of(mark()));
+    let source = option::of(select(vec![Source::Option, Source::Trailer, Source::None]));
+    (select(Code::ALL.to_vec()), any::<String>(), about, source, who(), vec(asked, 0..3), number(u64::MAX)).prop_map(
+        |(code, reason, (fence, token, mark), source, who, refs, elapsed_us)| {
+            let count = refs.len();
+            Refused { code, reason, fence, token, mark, source, who, refs, count, elapsed_us }
+        },
+    )
+}
+
+pub(super) fn lease_line() -> impl Strategy<Value = LeaseLine> {
+    let push = option::of((0..9u64).prop_map(PushId));
+    (fence(), push, mark(), standing(), option::of(number(u64::MAX)), "[a-z]{0,5}").prop_map(
+        |(fence, push, mark, standing, held_ms, pusher)| LeaseLine { fence, push, mark, standing, held_ms, pusher },
+    )
+}
+
+fn renewed() -> impl Strategy<Value = Renewed> {
+    (fence(), 0..3u8, token(), stamp(), option::of("[a-z]{1,5}"), who()).prop_map(
+        |(fence, id, token, heard, progress, who)| Renewed {
+            fence,
+            lease: LeaseId::of([id; 16]),
+            token,
+            heard,
+            progress,
+            who,
+        },
+    )
+}
+
+fn settings() -> impl Strategy<Value = serde_json::Value> {
+    ("[a-z]{1,5}", number(u64::MAX)).prop_map(|(key, n)| serde_json::json!({ key: [n, null, { "token": "x" }] }))
+}
+
+/// Every kind of event but the one that replaces the whole state.
+pub(super) fn event() -> impl Strategy<Value = Event> {
+    let words = "[a-z]{0,5}";
+    let lease_event = select(vec![
+        Event::LeaseGranted as fn(LeaseLine) -> Event,
+        Event::LeaseAdvanced,
+        Event::LeaseReleased,
+        Event::LeaseRevoked,
+        Event::LeaseFound,
+    ]);
+    prop_oneof![
+        6 => accepted(),
+        6 => settled(),
+        6 => (lease_event, lease_line()).prop_map(|(event, line)| event(line)),
+        3 => renewed().prop_map(Event::LeaseRenewed),
+        1 => refused().prop_map(Event::PushRejected),
+        1 => refused().prop_map(Event::PushObserved),
+        1 => (0..3u32, words).prop_map(|(version, pusher)| Event::LogBegun { version, pusher }),
+        1 => words.prop_map(|reason| Event::LogRecovered { reason }),
+        1 => (words, words, words)
+            .prop_map(|(found, reason, pusher)| Event::LogRepaired { found, reason, pusher }),
+        2 => (fence(), mark(), mark(), words, words)
+            .prop_map(|(fence, from, mark, reason, pusher)| Event::MarkLowered { fence, from, mark, reason, pusher }),
+        2 => (fence(), mark(), words, words)
+            .prop_map(|(fence, mark, reason, pusher)| Event::MarkRaised { fence, mark, reason, pusher }),
+        1 => settings().prop_map(|settings| Event::SettingsChanged { settings }),
+        1 => (0..9u64, words, who())
+            .prop_map(|(push, reason, who)| Event::PushEvicted { push: PushId(push), reason, who }),
+    ]
+}
+
+pub(super) fn state() -> impl Strategy<Value = State> {
+    let flight = (0..9u64, vec(stake(), 1..3), vec(planned(), 0..3), vec(change(), 0..2), who(), place()).prop_map(
+        |(push, stakes, refs, leases, who, place)| InFlight {
+            push: PushId(push),
+            time: "2026-01-01T00:00:00.000Z".to_owned(),
+            stakes,
+            plan: Plan::of(refs),
+            leases,
+            who,
+            place,
+            receive_pack: None,
+        },
+    );
+    let marks = proptest::collection::btree_map(fence(), mark(), 0..3);
+    let leases = proptest::collection::btree_map(fence(), standing(), 0..3);
+    (marks, leases, vec(flight, 0..2), option::of(settings()), 0..9u64).prop_map(
+        |(marks, leases, in_flight, settings, settings_since)| State {
+            marks,
+            leases,
+            in_flight,
+            settings,
+            settings_since,
+        },
+    )
+}
+
+pub(super) fn line() -> impl Strategy<Value = Line> {
+    let rotated = (0..2u32, state()).prop_map(|(version, state)| Event::LogRotated {
+        version,
+        file: "audit.7.jsonl".to_owned(),
+        state: Box::new(state),
+        pusher: "anna".to_owned(),
+    });
+    (number(u64::MAX), prop_oneof![20 => event(), 2 => rotated], any::<[u8; 4]>()).prop_map(|(seq, event, before)| {
+        Line { seq, time: "2026-01-01T00:00:00.000Z".to_owned(), event, prev: hash_line(&before) }
+    })
+}

@@ -1,0 +1,4 @@
+//! The hook's environment.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_fence_hook::hostile::environment(bytes));

@@ -1,0 +1,4 @@
+//! A whole log.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_fence_hook::hostile::log(bytes));

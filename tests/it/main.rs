@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod audit;
+mod chaos;
 mod commands;
 mod doctor;
 mod faults;

@@ -1,0 +1,246 @@
+//! What must hold of a history, as a pure function: the order in which refs moved, the log, and what
+//! the clients were told go in, violations come out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a client was told of one of its refs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Landed,
+    Refused,
+    /// It was killed, or its connection was: there is no claim to check.
+    Nothing,
+}
+
+/// A push, by a number of our own, with what its client saw.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Push {
+    pub(crate) id: u64,
+    /// What it was told of each ref that it was to move.
+    pub(crate) told: BTreeMap<String, Told>,
+    /// The code in the line for programs, if there was one.
+    pub(crate) code: Option<String>,
+    /// The client asks again by itself when it has to: it may be decided on more than once.
+    pub(crate) leased: bool,
+    /// The log could not grow while this was decided.
+    pub(crate) no_room: bool,
+    /// What it was and what was done to it, for whoever reads a violation.
+    pub(crate) what: String,
+}
+
+/// A guarded ref that moved. Moves are in the order in which git had the refs locked to move them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Move {
+    pub(crate) push: u64,
+    pub(crate) fence: String,
+    pub(crate) token: u64,
+    pub(crate) name: String,
+    /// What the ref was at; empty if it was not there.
+    pub(crate) old: String,
+    /// What the refs of all branches were at in that moment; those that were not there are missing.
+    pub(crate) seen: BTreeMap<String, String>,
+    /// Whether the values of this ref are among what others have `seen`.
+    pub(crate) is_watched: bool,
+}
+
+/// A line of the log that lets a push through or refuses it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Decision {
+    pub(crate) seq: u64,
+    pub(crate) push: u64,
+    /// Why it was refused; none if it was let through.
+    pub(crate) code: Option<String>,
+}
+
+/// A line of the log that says what became of the push that was let through in line `accepted`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settled {
+    pub(crate) accepted: u64,
+    pub(crate) moved: usize,
+    pub(crate) spent: BTreeSet<String>,
+}
+
+/// All that is known of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    pub(crate) pushes: Vec<Push>,
+    pub(crate) moves: Vec<Move>,
+    /// None where the door keeps no log.
+    pub(crate) log: Option<(Vec<Decision>, Vec<Settled>)>,
+    /// The marks in the end, of fences where nothing but pushes raises them.
+    pub(crate) marks: BTreeMap<String, u64>,
+    /// The tokens that a lease went through, in the order in which its ref moved.
+    pub(crate) lease: Vec<u64>,
+}
+
+/// Something that must never be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Violation {
+    /// A ref moved with a token at or below that of another push that had moved one.
+    TokenOrder { fence: String, token: u64, after: u64, push: u64 },
+    /// When a newer push was about to move its refs, an older one had still to move its own.
+    StaleAfterNewer { fence: String, token: u64, newer: u64, push: u64 },
+    /// The log says that the token was spent, and nothing moved; or the other way round.
+    SpentUnlessMoved { push: u64, moved: usize, spent: usize },
+    /// The mark is not the highest token that has moved a ref.
+    Mark { fence: String, mark: u64, highest: u64 },
+    /// A push is on record more than once, or not at all.
+    NotLoggedOnce { push: u64, accepted: usize, refused: usize },
+    /// What the pusher was told is not what the log says.
+    OtherCode { push: u64, told: String, logged: String },
+    /// A push was let through and never settled, or twice.
+    NotSettledOnce { push: u64, settled: usize },
+    /// The client was told that it landed, and it did not.
+    LandedIsNotThere { push: u64, name: String },
+    /// The client was told that it was refused, and it landed.
+    RefusedIsThere { push: u64, name: String },
+    /// A push has moved refs though there was no room to put that on record.
+    MovedWithoutRoom { push: u64 },
+    /// The counter of a lease went back.
+    LeaseWentBack { token: u64, after: u64 },
+}
+
+impl Violation {
+    /// The push that broke it, or suffered from it.
+    pub(crate) fn push(&self) -> Option<u64> {
+        match self {
+            Violation::TokenOrder { push, .. }
+            | Violation::StaleAfterNewer { push, .. }
+            | Violation::SpentUnlessMoved { push, .. }
+            | Violation::NotLoggedOnce { push, .. }
+            | Violation::OtherCode { push, .. }
+            | Violation::NotSettledOnce { push, .. }
+            | Violation::LandedIsNotThere { push, .. }
+            | Violation::RefusedIsThere { push, .. }
+            | Violation::MovedWithoutRoom { push } => Some(*push),
+            Violation::Mark { .. } | Violation::LeaseWentBack { .. } => None,
+        }
+    }
+
+    /// The name of the rule.
+    pub(crate) fn rule(&self) -> &'static str {
+        match self {
+            Violation::TokenOrder { .. } => "refs move in token order",
+            Violation::StaleAfterNewer { .. } => "nothing stale after newer",
+            Violation::SpentUnlessMoved { .. } | Violation::Mark { .. } => "spent if and only if moved",
+            Violation::NotLoggedOnce { .. } | Violation::OtherCode { .. } => "every decision is logged once",
+            Violation::NotSettledOnce { .. } => "every push is settled once",
+            Violation::LandedIsNotThere { .. } => "what landed is there",
+            Violation::RefusedIsThere { .. } => "what was refused is not there",
+            Violation::MovedWithoutRoom { .. } => "nothing moves that cannot be put on record",
+            Violation::LeaseWentBack { .. } => "a lease's counter never goes back",
+        }
+    }
+}
+
+/// Refusals that need not be on record: they say that nothing can be written, or that the lock which
+/// guards the log could not be had.
+const MAY_BE_UNLOGGED: [&str; 2] = ["FENCE-BROKEN", "FENCE-BUSY"];
+
+impl History {
+    /// How many of the refusals that need not be on record are not.
+    pub(crate) fn unlogged(&self) -> usize {
+        let decisions = self.log.iter().flat_map(|(decisions, _)| decisions);
+        let logged: BTreeSet<u64> = decisions.map(|decision| decision.push).collect();
+        self.pushes.iter().filter(|push| push.code.is_some() && !logged.contains(&push.id)).count()
+    }
+}
+
+pub(crate) fn check(history: &History) -> Vec<Violation> {
+    let mut found = token_order(&history.moves);
+    found.extend(stale_after_newer(&history.moves));
+    found.extend(history.pushes.iter().flat_map(|push| claims(push, &history.moves)));
+    let has_moved = |push: &&Push| history.moves.iter().any(|m| m.push == push.id);
+    let without_room = history.pushes.iter().filter(|push| push.no_room).filter(has_moved);
+    found.extend(without_room.map(|push| Violation::MovedWithoutRoom { push: push.id }));
+    if let Some((decisions, settled)) = &history.log {
+        found.extend(history.pushes.iter().flat_map(|push| record(push, &history.moves, decisions, settled)));
+    }
+    found.extend(history.marks.iter().filter_map(|(fence, mark)| {
+        let highest = history.moves.iter().filter(|m| m.fence == *fence).map(|m| m.token).max().unwrap_or(0);
+        (*mark != highest).then(|| Violation::Mark { fence: fence.clone(), mark: *mark, highest })
+    }));
+    let back = history.lease.windows(2).filter(|two| two[1] < two[0]);
+    found.extend(back.map(|two| Violation::LeaseWentBack { token: two[1], after: two[0] }));
+    found
+}
+
+fn token_order(moves: &[Move]) -> Vec<Violation> {
+    let mut highest: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut found = Vec::new();
+    for Move { push, fence, token, .. } in moves {
+        let (after, by) = highest.get(fence.as_str()).copied().unwrap_or_default();
+        if by != *push && *token <= after && after > 0 {
+            found.push(Violation::TokenOrder { fence: fence.clone(), token: *token, after, push: *push });
+        }
+        if *token > after {
+            highest.insert(fence, (*token, *push));
+        }
+    }
+    found
+}
+
+fn stale_after_newer(moves: &[Move]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for older in moves.iter().filter(|older| older.is_watched) {
+        let was_waiting = |newer: &&Move| {
+            newer.fence == older.fence
+                && newer.push != older.push
+                && newer.token > older.token
+                && newer.seen.get(&older.name).map_or("", String::as_str) == older.old
+        };
+        if let Some(newer) = moves.iter().find(was_waiting) {
+            let (fence, token) = (older.fence.clone(), older.token);
+            found.push(Violation::StaleAfterNewer { fence, token, newer: newer.token, push: older.push });
+        }
+    }
+    found
+}
+
+fn claims<'a>(push: &'a Push, moves: &'a [Move]) -> impl Iterator<Item = Violation> + 'a {
+    push.told.iter().filter_map(|(name, told)| {
+        let is_there = moves.iter().any(|m| m.push == push.id && m.name == *name);
+        match told {
+            Told::Landed if !is_there => Some(Violation::LandedIsNotThere { push: push.id, name: name.clone() }),
+            Told::Refused if is_there => Some(Violation::RefusedIsThere { push: push.id, name: name.clone() }),
+            _ => None,
+        }
+    })
+}
+
+fn record(push: &Push, moves: &[Move], decisions: &[Decision], settled: &[Settled]) -> Vec<Violation> {
+    let id = push.id;
+    let mut found = Vec::new();
+    let ours = || decisions.iter().filter(|decision| decision.push == id);
+    let accepted: Vec<u64> = ours().filter(|decision| decision.code.is_none()).map(|decision| decision.seq).collect();
+    let refused: Vec<&String> = ours().filter_map(|decision| decision.code.as_ref()).collect();
+    let fences: BTreeSet<&String> = moves.iter().filter(|m| m.push == id).map(|m| &m.fence).collect();
+
+    let must_be_accepted = !fences.is_empty();
+    let must_be_refused = push.code.as_ref().is_some_and(|code| !MAY_BE_UNLOGGED.contains(&code.as_str()));
+    let too_many = !push.leased && accepted.len() + refused.len() > 1;
+    if too_many || must_be_accepted && accepted.is_empty() || must_be_refused && refused.is_empty() {
+        found.push(Violation::NotLoggedOnce { push: id, accepted: accepted.len(), refused: refused.len() });
+    }
+    if let (Some(told), Some(logged)) = (&push.code, refused.last())
+        && told != *logged
+    {
+        found.push(Violation::OtherCode { push: id, told: told.clone(), logged: (*logged).clone() });
+    }
+
+    let mut spent: Vec<&String> = Vec::new();
+    let mut moved = 0;
+    for seq in accepted {
+        let ends: Vec<&Settled> = settled.iter().filter(|settled| settled.accepted == seq).collect();
+        if ends.len() != 1 {
+            found.push(Violation::NotSettledOnce { push: id, settled: ends.len() });
+        }
+        moved += ends.iter().map(|end| end.moved).sum::<usize>();
+        spent.extend(ends.iter().flat_map(|end| &end.spent));
+    }
+    let is_true = spent.len() == fences.len() && spent.iter().all(|fence| fences.contains(fence));
+    if !is_true || (moved > 0) == fences.is_empty() {
+        found.push(Violation::SpentUnlessMoved { push: id, moved: fences.len(), spent: spent.len() });
+    }
+    found
+}

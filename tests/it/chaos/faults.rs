@@ -1,0 +1,175 @@
+//! What is done to a push, and at which point of it.
+
+use super::rng::Rng;
+use crate::support::World;
+use std::fs;
+
+/// Where a push is when a fault strikes it. At each of these a hook of the server looks for an order that
+/// names the commit which is being pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// In a pre-receive hook that ran before the gate was installed, and is now its first child.
+    BeforeGate,
+    /// Between the gate and the refs.
+    Update,
+    /// The refs are locked and about to move.
+    Prepared,
+    /// They have moved.
+    Committed,
+    /// The client has been told.
+    PostReceive,
+}
+
+impl Point {
+    fn name(self) -> &'static str {
+        match self {
+            Point::BeforeGate => "before-gate",
+            Point::Update => "update",
+            Point::Prepared => "prepared",
+            Point::Committed => "committed",
+            Point::PostReceive => "post-receive",
+        }
+    }
+}
+
+/// What happens there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deed {
+    StopReceivePack,
+    KillReceivePack,
+    StopHook,
+    KillHook,
+    StopClient,
+    /// The client goes away in the middle of its push: the connection is cut.
+    KillClient,
+    /// The hook takes its time.
+    Slow,
+}
+
+impl Deed {
+    fn name(self) -> &'static str {
+        match self {
+            Deed::StopReceivePack => "stop receive-pack",
+            Deed::KillReceivePack => "kill receive-pack",
+            Deed::StopHook => "stop hook",
+            Deed::KillHook => "kill hook",
+            Deed::StopClient => "stop client",
+            Deed::KillClient => "cut (kill client)",
+            Deed::Slow => "slow",
+        }
+    }
+
+    /// What does it, in a hook whose shell knows the pids.
+    fn script(self, millis: u64) -> String {
+        let seconds = format!("{}.{:03}", millis / 1000, millis % 1000);
+        // Whoever stops somebody also wakes them up again; what it leaves behind holds no pipe open.
+        let stop = |whom: &str| {
+            format!("(sleep {seconds}; kill -CONT {whom}) </dev/null >/dev/null 2>&1 5>&- &\nkill -STOP {whom}")
+        };
+        match self {
+            Deed::StopReceivePack => stop("$receive_pack"),
+            Deed::KillReceivePack => "kill -KILL $receive_pack".to_owned(),
+            Deed::StopHook => stop("$PPID"),
+            Deed::KillHook => "kill -KILL $PPID".to_owned(),
+            Deed::StopClient => stop("$client"),
+            Deed::KillClient => "kill -KILL $client".to_owned(),
+            Deed::Slow => format!("sleep {seconds}"),
+        }
+    }
+}
+
+/// A fault that is planned for a push.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order {
+    pub(crate) point: Point,
+    pub(crate) deed: Deed,
+    millis: u64,
+}
+
+impl Order {
+    /// Six of seven pushes have one.
+    pub(crate) fn draw(rng: &mut Rng) -> Option<Order> {
+        if rng.one_in(7) {
+            return None;
+        }
+        let point = rng.pick(&[
+            Point::BeforeGate,
+            Point::Update,
+            Point::Update,
+            Point::Prepared,
+            Point::Prepared,
+            Point::Committed,
+            Point::PostReceive,
+        ]);
+        let anywhere = [
+            Deed::StopReceivePack,
+            Deed::StopReceivePack,
+            Deed::StopReceivePack,
+            Deed::StopClient,
+            Deed::KillReceivePack,
+            Deed::KillClient,
+            Deed::Slow,
+            Deed::Slow,
+        ];
+        let deed = match point {
+            Point::BeforeGate => rng.pick(&[Deed::StopHook, Deed::KillHook, Deed::KillReceivePack, Deed::KillClient]),
+            _ => rng.pick(&anywhere),
+        };
+        Some(Order { point, deed, millis: rng.between(20, 600) })
+    }
+
+    /// Leaves it where the hooks of the server find it.
+    pub(crate) fn leave(&self, world: &World, commit: &str) {
+        let Order { point, deed, millis } = *self;
+        let dir = world.server().join("orders");
+        let text = format!("echo '{} at {}' >>faults\n{}\n", deed.name(), point.name(), deed.script(millis));
+        fs::write(dir.join("new").with_extension(commit), text).unwrap();
+        fs::rename(dir.join("new").with_extension(commit), dir.join(format!("{}-{commit}", point.name()))).unwrap();
+    }
+}
+
+/// Carries out an order that is left for `$1` and one of the words after it. Each is carried out once.
+///
+/// `receive_pack` is the nearest ancestor of that name; the client is its parent.
+const OBEY: &str = r#"
+obey() {
+    point=$1; shift
+    for word; do
+        order=orders/$point-$word
+        [ -e "$order" ] || continue
+        mv "$order" "orders/done-$point-$word" || continue
+        receive_pack=$PPID
+        while [ "$receive_pack" -gt 1 ] && ! tr '\0' ' ' <"/proc/$receive_pack/cmdline" | grep -q '^[^ ]*git-receive-pack \|^[^ ]*git receive-pack '; do
+            receive_pack=$(cut -d' ' -f4 "/proc/$receive_pack/stat")
+        done
+        [ "$receive_pack" -gt 1 ] || continue
+        client=$(cut -d' ' -f4 "/proc/$receive_pack/stat")
+        # A receive-pack whose client is gone is somebody else's child.
+        tr '\0' ' ' <"/proc/$client/cmdline" | grep -q ' push \|send-pack\|remote-fence' || client=$receive_pack
+        . "./orders/done-$point-$word"
+    done
+}
+"#;
+
+/// Makes the server write down which refs move, and carry out orders. Before the gate is installed.
+pub(crate) fn listen(world: &World, before_gate: bool) {
+    fs::create_dir(world.server().join("orders")).unwrap();
+    let hook = |name: &str, body: &str| world.write_hook(name, &format!("{OBEY}{body}"));
+    if before_gate {
+        hook("pre-receive", "obey before-gate $(cut -d' ' -f2); exit 0");
+    }
+    hook("update", "obey update $3\ncase $1 in */declined) echo 'not here' >&2; exit 1;; esac; exit 0");
+    hook("post-receive", "obey post-receive $(cut -d' ' -f2); exit 0");
+    // With the refs locked: what is about to move, and what all refs are at. One write of one block, so
+    // that blocks of different pushes do not mix.
+    hook(
+        "reference-transaction",
+        "case $1 in prepared|committed) ;; *) exit 0;; esac\n\
+         moves=$(cat)\n\
+         if [ $1 = prepared ]; then\n\
+         seen=$(git for-each-ref --format='at %(objectname) %(refname)' refs/heads/raw refs/heads/leased)\n\
+         printf 'transaction\\n%s\\n%s\\nend\\n' \"$moves\" \"$seen\" >>moves\n\
+         fi\n\
+         obey $1 $(echo \"$moves\" | cut -d' ' -f2); exit 0",
+    );
+}

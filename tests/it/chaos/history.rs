@@ -1,0 +1,173 @@
+//! What happened, read from what git, the gate and the clients have left behind.
+
+use super::{
+    checker::{Decision, History, Move, Settled},
+    pushers::Field,
+};
+use crate::support::World;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs,
+};
+
+const LEASE: &str = "refs/fence/leased/lease";
+
+/// A ref update that git had locked and was about to make.
+#[derive(Debug, Clone)]
+struct Planned {
+    old: String,
+    new: String,
+    name: String,
+}
+
+/// What was about to move in one transaction, and what all refs were at.
+#[derive(Debug, Default)]
+struct Transaction {
+    planned: Vec<Planned>,
+    seen: BTreeMap<String, String>,
+}
+
+/// Nothing, where git says it with zeros.
+fn id(word: &str) -> String {
+    if word.bytes().all(|b| b == b'0') { String::new() } else { word.to_owned() }
+}
+
+fn transactions(world: &World) -> Vec<Transaction> {
+    let text = fs::read_to_string(world.server().join("moves")).unwrap_or_default();
+    let mut found = Vec::new();
+    let mut open = Transaction::default();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["transaction"] => assert!(open.planned.is_empty(), "blocks of different pushes have mixed"),
+            ["end"] => found.push(std::mem::take(&mut open)),
+            ["at", value, name] => {
+                open.seen.insert(name.to_owned(), value.to_owned());
+            }
+            [old, new, name] if name.starts_with("refs/") => {
+                open.planned.push(Planned { old: id(old), new: id(new), name: name.to_owned() });
+            }
+            [""] => {}
+            _ => assert!(line.ends_with(" HEAD"), "what is '{line}'?"),
+        }
+    }
+    found
+}
+
+/// The refs that did move. Every value belongs to one push, so a ref was at a value if it is there in the end, or
+/// if git found it there when it locked the ref for the next one.
+fn moved(transactions: &[Transaction], last: &BTreeMap<String, String>) -> HashSet<(String, String)> {
+    let all = || transactions.iter().flat_map(|transaction| &transaction.planned);
+    // Git announces a deletion for packed-refs too, from nothing to nothing: that says nothing of the ref.
+    let found = all().filter(|planned| !planned.old.is_empty());
+    let mut were: HashSet<(String, String)> =
+        found.map(|planned| (planned.name.clone(), planned.old.clone())).collect();
+    were.extend(last.iter().map(|(name, value)| (name.clone(), value.clone())));
+    // What is deleted stays deleted: each of these names belongs to one push.
+    let gone = all().filter(|planned| planned.new.is_empty() && !last.contains_key(&planned.name));
+    were.extend(gone.map(|planned| (planned.name.clone(), String::new())));
+    were
+}
+
+/// The token in a lease's record.
+fn tokens_of(world: &World, leases: &HashSet<String>) -> HashMap<String, u64> {
+    let token_in = |lease: &String| {
+        let shown = world.ok(world.git("server.git").args(["cat-file", "-p", lease]));
+        shown.lines().find_map(|line| line.strip_prefix("Fence-Token: ")?.parse().ok())
+    };
+    leases.iter().filter_map(|lease| Some((lease.clone(), token_in(lease)?))).collect()
+}
+
+fn refs(world: &World) -> BTreeMap<String, String> {
+    let listed = world.ok(world.git("server.git").args(["for-each-ref", "--format=%(refname) %(objectname)"]));
+    listed.lines().filter_map(|line| line.split_once(' ')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect()
+}
+
+/// The number of the push that a ref update belongs to: by its commit, or by the name that it deletes.
+fn push_of(commits: &BTreeMap<String, u64>, name: &str, new: &str) -> Option<u64> {
+    match name.strip_prefix("refs/heads/gone/") {
+        Some(id) => id.parse().ok(),
+        None => commits.get(new).copied(),
+    }
+}
+
+/// Reads it all.
+pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
+    let world = field.world;
+    let commits = field.commits.lock().unwrap();
+    let transactions = transactions(world);
+    let were = moved(&transactions, &refs(world));
+    let is_moved = |planned: &&Planned| were.contains(&(planned.name.clone(), planned.new.clone()));
+
+    let leases = transactions.iter().flat_map(|t| &t.planned).filter(|planned| planned.name == LEASE);
+    let leases: HashSet<String> =
+        leases.flat_map(|p| [p.old.clone(), p.new.clone()]).filter(|v| !v.is_empty()).collect();
+    let lease_tokens = tokens_of(world, &leases);
+
+    let raw_tokens = field.tokens.lock().unwrap();
+    let mut moves: Vec<Move> = Vec::new();
+    let mut lease = Vec::new();
+    for transaction in &transactions {
+        for planned in transaction.planned.iter().filter(is_moved) {
+            if planned.name == LEASE {
+                lease.extend(lease_tokens.get(&planned.new));
+                continue;
+            }
+            let Some(push) = push_of(&commits, &planned.name, &planned.new) else { continue };
+            let is_leased = planned.name.starts_with("refs/heads/leased/");
+            // Under a lease the token is the one at which this very transaction found the lease.
+            let held = transaction.planned.iter().find(|with| with.name == LEASE);
+            let token = match is_leased {
+                true => held.and_then(|held| lease_tokens.get(&held.old)).copied().unwrap_or(0),
+                false => raw_tokens[&push],
+            };
+            // One update may be announced more than once, and be tried again: the last is the one that was made.
+            moves.retain(|m| m.push != push || m.name != planned.name);
+            moves.push(Move {
+                push,
+                fence: if is_leased { "leased" } else { "repo" }.to_owned(),
+                token,
+                name: planned.name.clone(),
+                old: planned.old.clone(),
+                seen: transaction.seen.clone(),
+                is_watched: !planned.name.starts_with("refs/heads/gone/"),
+            });
+        }
+    }
+    let mut pushes = field.pushes.lock().unwrap().clone();
+    pushes.sort_by_key(|push| push.id);
+    let log = has_log.then(|| read_log(world, &commits));
+    History { pushes, moves, log, marks: [("repo".to_owned(), mark(world, has_log))].into(), lease }
+}
+
+fn mark(world: &World, has_log: bool) -> u64 {
+    if has_log {
+        return world.mark();
+    }
+    let kept = fs::read_to_string(world.server().join("naive.mark")).unwrap_or_default();
+    kept.trim().parse().unwrap_or(0)
+}
+
+fn read_log(world: &World, commits: &BTreeMap<String, u64>) -> (Vec<Decision>, Vec<Settled>) {
+    let (mut decisions, mut settled) = (Vec::new(), Vec::new());
+    for line in world.audit() {
+        let number = |field: &str| line[field].as_u64().unwrap_or(0);
+        let asked = line["refs"].as_array().into_iter().flatten().find_map(|one| {
+            push_of(commits, one["name"].as_str().unwrap_or_default(), one["new"].as_str().unwrap_or_default())
+        });
+        match (line["event"].as_str(), asked) {
+            (Some("push.accepted"), Some(push)) => decisions.push(Decision { seq: number("seq"), push, code: None }),
+            (Some("push.rejected"), Some(push)) => {
+                let code = line["code"].as_str().map(str::to_owned);
+                decisions.push(Decision { seq: number("seq"), push, code });
+            }
+            (Some("push.settled"), _) => {
+                let spent = line["spent"].as_array().into_iter().flatten().filter_map(|fence| fence.as_str());
+                let spent = spent.map(str::to_owned).collect();
+                settled.push(Settled { accepted: number("push"), moved: number("moved") as usize, spent });
+            }
+            _ => {}
+        }
+    }
+    (decisions, settled)
+}

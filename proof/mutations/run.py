@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+"""Takes the safety steps out of git-fence, one at a time, and shows that a test misses each.
+
+    ./proof/mutations/run.py                   all of table.toml
+    ./proof/mutations/run.py nonce atomic      only these
+    ./proof/mutations/run.py --check           only whether the table still fits the code and the page, in no time
+    ./proof/mutations/run.py --markdown        the table of docs/proof.md, from table.toml
+
+Works on a copy of the tracked files, as they are in the work tree: it is built and tested there, and nothing
+of yours is touched. First the tests must be green with nothing taken out. Then each mutation is made alone,
+and every test that is named beside it must turn red, or hang. The exit code is 0 if all do, 1 if one stays
+green or does not compile, 2 if the table does not fit the code or a test is red to begin with.
+
+Progress goes to standard error, the result to standard output: a table, or with --json a document.
+"""
+
+import argparse
+import ctypes
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+TABLE = HERE / "table.toml"
+PAGE = REPOSITORY / "docs/proof.md"
+
+# Where the tests of the table are: 'hook mutex::tests::…' is a unit test of hook/, 'it window::…' a journey.
+TARGETS = {
+    "core": ["-p", "git-fence-core", "--lib"],
+    "hook": ["-p", "git-fence-hook", "--lib"],
+    "client": ["-p", "git-fence-client", "--lib"],
+    "it": ["-p", "git-fence", "--test", "it"],
+}
+# How long the tests of one mutation may take before they count as hanging.
+LIMIT = 150
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Unfit(Exception):
+    """The table does not fit the code, or the code does not pass its tests as it is."""
+
+
+class Mutation:
+    def __init__(self, row):
+        known = {"name", "step", "removed", "file", "find", "put", "tests", "limit"}
+        if not {"name", "step", "removed", "file", "find", "put", "tests"} <= row.keys() <= known:
+            raise Unfit(f"row {row.get('name', '?')!r} lacks a key or has one that is not known")
+        self.name, self.step, self.removed = row["name"], row["step"], row["removed"]
+        self.file, self.find, self.put = row["file"], row["find"], row["put"]
+        self.tests = [Test(name) for name in row["tests"]]
+        self.limit = row.get("limit", LIMIT)
+        if not self.tests:
+            raise Unfit(f"{self.name}: no test is named")
+
+    def made_in(self, text):
+        """The file with the step taken out. What is to be replaced must be there once, or the table is out of date."""
+        times = text.count(self.find)
+        if times != 1:
+            raise Unfit(f"{self.name}: in {self.file} the snippet is found {times} times and not once:\n{self.find}")
+        return text.replace(self.find, self.put)
+
+
+class Test:
+    def __init__(self, text):
+        target, _, self.name = text.partition(" ")
+        if target not in TARGETS or not self.name:
+            raise Unfit(f"{text!r} is not a test: it begins with one of {', '.join(TARGETS)}")
+        self.target = target
+
+    def __str__(self):
+        return f"{self.target} {self.name}"
+
+    def __eq__(self, other):
+        return str(self) == str(other)
+
+    def __hash__(self):
+        return hash(str(self))
+
+
+def read_table(names):
+    rows = [Mutation(row) for row in tomllib.loads(TABLE.read_text())["mutation"]]
+    all_names = [row.name for row in rows]
+    for name in all_names:
+        if all_names.count(name) > 1:
+            raise Unfit(f"{name} is in the table twice")
+    for name in names:
+        if name not in all_names:
+            raise Unfit(f"there is no mutation {name!r}; there are: {', '.join(all_names)}")
+    return [row for row in rows if not names or row.name in names]
+
+
+class Workshop:
+    """A copy of the tracked files, with a build directory of its own beside it. Both are kept: the next run
+    builds only what has changed."""
+
+    def __init__(self, directory):
+        self.tree, self.target = directory / "tree", directory / "target"
+        directory.mkdir(parents=True, exist_ok=True)
+        self.lock = open(directory / "in-use", "w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Unfit(f"another run works in {directory}: wait for it, or name another with --dir") from None
+
+    def fetch(self):
+        """Makes the copy what the work tree is. Files that are the same are left alone, so that cargo sees what
+        has changed by their times."""
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True).stdout
+        names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
+        names = {name for name in names if (REPOSITORY / name).is_file()}
+        for path in [path for path in self.tree.rglob("*") if path.is_file() or path.is_symlink()]:
+            if str(path.relative_to(self.tree)) not in names:
+                path.unlink()
+        for name in names:
+            here, there = REPOSITORY / name, self.tree / name
+            there.parent.mkdir(parents=True, exist_ok=True)
+            if not there.exists() or there.read_bytes() != here.read_bytes():
+                there.write_bytes(here.read_bytes())
+            there.chmod(here.stat().st_mode & 0o777)
+
+    def environment(self):
+        # Debug information would double the time that linking takes.
+        slim = {f"CARGO_PROFILE_{profile}_DEBUG": "0" for profile in ["DEV", "TEST"]}
+        return {**os.environ, **slim, "CARGO_TARGET_DIR": str(self.target), "INSTA_UPDATE": "no", "RUST_BACKTRACE": "0"}
+
+    def build(self, tests):
+        """Whether the targets of these tests compile; if not, what the compiler says."""
+        for target in targets_of(tests):
+            command = ["cargo", "test", "--quiet", "--locked", "--no-run", *TARGETS[target]]
+            built = run_to_its_end(command, self.tree, self.environment(), 1800)
+            if built.code != 0:
+                return built.text
+        return None
+
+    def test(self, tests, limit):
+        """What became of each test: green, red or timed out, and what it said."""
+        verdicts = {}
+        for target in targets_of(tests):
+            names = [test.name for test in tests if test.target == target]
+            command = ["cargo", "test", "--locked", *TARGETS[target], "--", "--exact", *names]
+            ran = run_to_its_end(command, self.tree, self.environment(), limit)
+            for name in names:
+                verdicts[Test(f"{target} {name}")] = verdict_of(name, ran)
+        return verdicts
+
+
+def targets_of(tests):
+    return [target for target in TARGETS if any(test.target == target for test in tests)]
+
+
+def verdict_of(name, ran):
+    told = re.search(rf"^test {re.escape(name)} \.\.\. (ok|FAILED)$", ran.text, re.MULTILINE)
+    # With one thread, what a test prints may come between its name and its end.
+    told = told or re.search(rf"^test {re.escape(name)} \.\.\. (?:.*\n)*?(ok|FAILED)$", ran.text, re.MULTILINE)
+    if told:
+        return {"ok": ("green", ""), "FAILED": ("red", panic_of(name, ran.text))}[told[1]]
+    if ran.timed_out:
+        return ("timed out", "")
+    return ("not run", ran.text[-2000:])
+
+
+def panic_of(name, text):
+    """The first line that the test panicked with."""
+    section = rf"^---- {re.escape(name)} stdout ----\n(.*?)(?=^---- |^failures:|\Z)"
+    said = re.search(section, text, re.MULTILINE | re.DOTALL)
+    lines = said[1].splitlines() if said else []
+    at = next((n for n, line in enumerate(lines) if "panicked at" in line), None)
+    said = [line.strip() for line in lines[at + 1 : at + 4] if not line.startswith("note: ")] if at is not None else []
+    return " ".join(said)[:200]
+
+
+class Ran:
+    def __init__(self, code, text, timed_out):
+        self.code, self.text, self.timed_out = code, text, timed_out
+
+
+def run_to_its_end(command, directory, environment, limit):
+    """Runs a command in a session of its own. Whatever it leaves behind, in that session or in another, is ended."""
+    # To a file: whoever is left over keeps a pipe open, and its end would be waited for.
+    with tempfile.TemporaryFile() as said:
+        child = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        timed_out = False
+        try:
+            child.wait(timeout=limit)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            end_all_below(os.getpid(), child)
+            child.wait()
+        said.seek(0)
+        return Ran(child.returncode, said.read().decode(errors="replace"), timed_out)
+
+
+def adopt_orphans():
+    """Daemons and what killed tests leave become children of this process, where they can be found."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_all_below(pid, child=None):
+    """Ends all descendants. Who waits for `child` reaps it, all others are reaped here."""
+    while below := descendants(pid):
+        for one in below:
+            try:
+                os.kill(one, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.02)
+    for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if child is None or int(one) != child.pid:
+            os.waitpid(int(one), 0)
+
+
+def descendants(pid):
+    found, parents = [], {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = Path("/proc", entry, "stat").read_text(errors="replace")
+            except OSError:
+                continue
+            state, parent = stat.rpartition(")")[2].split()[:2]
+            if state != "Z":
+                parents.setdefault(int(parent), []).append(int(entry))
+    waiting = list(parents.get(pid, []))
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        waiting += parents.get(one, [])
+    return found
+
+
+def tell(words):
+    print(words, file=sys.stderr, flush=True)
+
+
+def check_that_all_is_green(workshop, mutations):
+    tests = list(dict.fromkeys(test for mutation in mutations for test in mutation.tests))
+    tell(f"nothing taken out: {len(tests)} tests must be green")
+    errors = workshop.build(tests)
+    if errors is not None:
+        raise Unfit(f"it does not compile as it is:\n{errors[-3000:]}")
+    for test, (verdict, said) in workshop.test(tests, 900).items():
+        if verdict != "green":
+            raise Unfit(f"{test} is {verdict} with nothing taken out: {said}")
+
+
+def try_out(workshop, mutation):
+    path = workshop.tree / mutation.file
+    text, began = path.read_text(), time.monotonic()
+    try:
+        path.write_text(mutation.made_in(text))
+        errors = workshop.build(mutation.tests)
+        verdicts = workshop.test(mutation.tests, mutation.limit) if errors is None else {}
+    finally:
+        path.write_text(text)
+    tests = [{"test": str(test), "verdict": verdict, "said": said} for test, (verdict, said) in verdicts.items()]
+    if errors is not None:
+        verdict = "not built"
+    elif all(test["verdict"] in ("red", "timed out") for test in tests):
+        verdict = "red"
+    else:
+        verdict = "green"
+    return {
+        "name": mutation.name,
+        "step": mutation.step,
+        "removed": mutation.removed,
+        "file": mutation.file,
+        "verdict": verdict,
+        "seconds": round(time.monotonic() - began),
+        "tests": tests,
+        "errors": (errors or "")[-3000:],
+    }
+
+
+def print_table(results):
+    width = max(len(result["name"]) for result in results)
+    for result in results:
+        tests = [f"{test['verdict']:<9}  {test['test']}" for test in result["tests"]] or [""]
+        print(f"{result['name']:<{width}}  {result['verdict']:<9}  {tests[0]}")
+        for test in tests[1:]:
+            print(f"{'':<{width}}  {'':<9}  {test}")
+    red = sum(result["verdict"] == "red" for result in results)
+    print(f"\n{red} of {len(results)} mutations are missed by every test that is named beside them")
+
+
+def markdown(mutations):
+    lines = ["| step | what is removed | tests that turn red |", "|---|---|---|"]
+    for mutation in mutations:
+        tests = "<br>".join(f"{test.target} `{test.name}`" for test in mutation.tests)
+        lines.append(f"| **{mutation.name}**: {mutation.step} | {mutation.removed} | {tests} |")
+    return "\n".join(lines) + "\n"
+
+
+def check_the_code(mutations):
+    """All that does not fit, at once."""
+    wrong = []
+    for mutation in mutations:
+        try:
+            mutation.made_in((REPOSITORY / mutation.file).read_text())
+        except (Unfit, OSError) as unfit:
+            wrong.append(str(unfit))
+    if wrong:
+        raise Unfit("\n".join(wrong))
+
+
+def check_the_page(mutations):
+    if markdown(mutations) not in PAGE.read_text():
+        raise Unfit("the table in docs/proof.md is not that of table.toml: put there what --markdown prints")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation of the table; all if none is named")
+    parser.add_argument("--dir", type=Path, default=REPOSITORY / "target/mutations", help="where to work")
+    parser.add_argument("--json", action="store_true", help="for programs: a JSON document")
+    parser.add_argument("--check", action="store_true", help="only look whether the table fits code and page")
+    parser.add_argument("--markdown", action="store_true", help="only print the table for docs/proof.md")
+    arguments = parser.parse_args()
+    try:
+        mutations = read_table(arguments.names)
+        if arguments.markdown:
+            print(markdown(mutations), end="")
+            return 0
+        check_the_code(mutations)
+        if arguments.check:
+            check_the_page(read_table([]))
+            tell(f"{len(mutations)} mutations: each snippet is found once, and docs/proof.md has the table")
+            return 0
+        adopt_orphans()
+        # Whoever is asked to end takes back the mutation, and ends what it has started.
+        for asked in [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]:
+            signal.signal(asked, lambda number, _: sys.exit(128 + number))
+        workshop = Workshop(arguments.dir.resolve())
+        workshop.fetch()
+        check_that_all_is_green(workshop, mutations)
+        results = []
+        # Those of one file after the other: less to build.
+        for mutation in sorted(mutations, key=lambda mutation: mutation.file):
+            result = try_out(workshop, mutation)
+            tell(f"{result['name']}: {result['verdict']} ({result['seconds']} s)")
+            if result["verdict"] == "not built":
+                tell(result["errors"])
+            results.append(result)
+    except Unfit as unfit:
+        tell(f"error: {unfit}")
+        return 2
+    finally:
+        end_all_below(os.getpid())
+    results.sort(key=lambda result: [mutation.name for mutation in mutations].index(result["name"]))
+    all_red = all(result["verdict"] == "red" for result in results)
+    if arguments.json:
+        print(json.dumps({"all_red": all_red, "mutations": results}, indent=2))
+    else:
+        print_table(results)
+    return 0 if all_red else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

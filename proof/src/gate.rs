@@ -1,0 +1,359 @@
+//! The gate, step for step as `hook/src/gate.rs` and its neighbours call the core.
+
+use crate::{
+    steps::Protocol,
+    world::{
+        ACCEPTED, BEAT, Fence, LEASE, Log, NONE, NOWHERE, Object, REPO, Rec, Ref, World, id_of, is_branch, maker_of,
+        push_of,
+    },
+};
+use git_fence_core::{
+    Beat, Claim, Decision, Event, Evidence, Found, InFlight, Lease, LeaseAsk, LeaseId, LeaseState, Mark, ObjectId,
+    Place, Plan, PlannedRef, Proposal, PushId, Reason, ReceivePack, Reject, Renewed, Source, Stake, Stamp, Standing,
+    Token, View, Who, decide, judge_lease, next_token, nonce_of, refs_say_over, settle,
+};
+use std::sync::Arc;
+
+/// What the gate says.
+#[derive(Debug)]
+pub enum Ruling {
+    /// It may go on.
+    Accepted,
+    /// Not now.
+    Wait,
+    /// No.
+    Refused(Reject),
+}
+
+/// The log under the lock: what is appended here is written all at once, or not at all.
+pub struct Desk<'a> {
+    world: &'a World,
+    push: usize,
+    /// The lines that were appended, each with all before it.
+    pub appended: Vec<Arc<Log>>,
+}
+
+impl Desk<'_> {
+    fn log(&self) -> &Log {
+        self.appended.last().map_or(self.world.now(), |log| log)
+    }
+
+    fn append(&mut self, event: &Event) {
+        let log = self.log().with(event, self.push);
+        self.appended.push(Arc::new(log));
+    }
+}
+
+impl Protocol {
+    /// The hook of push `p`, once, under the lock (`Gate::pass`, `Gate::hear`). What it has appended is
+    /// written unless it waits.
+    pub fn judge(&self, world: &World, p: usize) -> (Vec<Arc<Log>>, Ruling) {
+        let mut desk = Desk { world, push: p, appended: Vec::new() };
+        let ask = self.ask_of(world, p);
+        let touches = |fence: Fence| self.commands(world, p).iter().any(|(on, _)| crate::world::fence_of(*on) == fence);
+        let claims: Vec<Claim<'_>> = self
+            .fences
+            .iter()
+            .enumerate()
+            .filter(|(fence, _)| touches(*fence))
+            .map(|(fence, rules)| {
+                let mut of_fence =
+                    self.commands(world, p).into_iter().filter(|(on, _)| crate::world::fence_of(*on) == fence);
+                let guarded = of_fence.any(|(on, _)| is_branch(on));
+                let token = world.pushes[p].tokens[fence].filter(|_| guarded).map(token);
+                let exempt = self.scenario.pushes[p].exempt;
+                Claim { rules, token, exempt, guarded, lease: ask.as_ref().filter(|_| fence == REPO) }
+            })
+            .collect();
+        let ruling = if self.scenario.naive {
+            naive(&mut desk, &claims)
+        } else if self.scenario.pushes[p].is_beat() {
+            self.hear(&mut desk, &claims)
+        } else {
+            self.pass(&mut desk, p, &claims)
+        };
+        if let Ruling::Refused(reject) = &ruling {
+            let log = desk.log().refusing(p, reject);
+            desk.appended.push(Arc::new(log));
+        }
+        (desk.appended, ruling)
+    }
+
+    /// What the gate would say to a push with this claim, which does not come, and the fence's mark then.
+    pub fn would_say(&self, world: &World, claim: Claim<'_>) -> (Decision, u64) {
+        let (log, claims) = (self.as_the_next_finds_it(world, claim), [claim]);
+        let decision = decide(&log.state, &claims, &self.now(world));
+        (decision, log.state.fence(&claim.rules.fence).mark.get())
+    }
+
+    /// Whether somebody new would get the lease of `repo` when time has passed.
+    pub fn would_grant(&self, world: &World) -> bool {
+        let rules = &self.fences[REPO];
+        let claim = Claim { rules, token: None, exempt: false, guarded: false, lease: None };
+        let log = self.as_the_next_finds_it(world, claim);
+        let fence = log.state.fence(&rules.fence);
+        let reason = match fence.lease {
+            None | Some(Standing { commit: None, .. }) => Reason::First,
+            Some(standing) if standing.lease.state == LeaseState::Released => Reason::Released,
+            Some(_) => Reason::Expired,
+        };
+        let id = LeaseId::of([0xee; 16]);
+        let lease = Lease {
+            id: id.clone(),
+            token: next_token(fence.lease.map(|standing| standing.lease.token), fence.mark).expect("a next token"),
+            owner: "stranger".to_owned(),
+            state: LeaseState::Held,
+            ttl: self.ttl,
+            reason,
+            words: None,
+            holder: self.holders[0].clone(),
+            nonce: String::new(),
+        };
+        let parents = fence.lease.and_then(|standing| standing.commit.clone()).into_iter().collect();
+        let commit = self.object(NOWHERE).expect("an object");
+        let beat = Beat { lease: id, deadline: String::new(), progress: None, gate: true, nonce: String::new() };
+        let ask =
+            LeaseAsk { lease: Some(Proposal { commit, parents, lease }), beat: Some(beat), ..LeaseAsk::default() };
+        let now = self.now(world);
+        let later = Stamp { uptime_ms: now.uptime_ms + 60_000, unix_ms: now.unix_ms + 60_000, ..now };
+        matches!(decide(&log.state, &[Claim { lease: Some(&ask), ..claim }], &later), Decision::Admit { .. })
+    }
+
+    fn as_the_next_finds_it(&self, world: &World, claim: Claim<'_>) -> Arc<Log> {
+        let mut desk = Desk { world, push: 0, appended: Vec::new() };
+        self.settle_what_is_over(&mut desk, &[claim]);
+        self.look_again(&mut desk, &[claim]);
+        let last = desk.appended.pop().or_else(|| world.log.last().cloned());
+        last.expect("a log is never without its synced part")
+    }
+
+    fn pass(&self, desk: &mut Desk<'_>, p: usize, claims: &[Claim<'_>]) -> Ruling {
+        self.settle_what_is_over(desk, claims);
+        self.look_again(desk, claims);
+        let world = desk.world;
+        let leases = match decide(&desk.log().state, claims, &self.now(world)) {
+            Decision::Wait(_) => return Ruling::Wait,
+            Decision::Refuse(reject) => return Ruling::Refused(reject),
+            Decision::Admit { leases, .. } => leases,
+        };
+        if !world.pushes[p].phase.has_receive_pack() {
+            return Ruling::Refused(Reject::Unseen { why: "the receive-pack of this push is gone".to_owned() });
+        }
+        let stake = |claim: &Claim<'_>| Stake {
+            fence: claim.rules.fence.clone(),
+            token: claim.token,
+            mark: desk.log().state.fence(&claim.rules.fence).mark,
+        };
+        let mut stakes: Vec<Stake> = claims.iter().map(stake).collect();
+        let accepted = Event::PushAccepted {
+            push: PushId(id_of(p)),
+            stake: stakes.remove(0),
+            also: stakes,
+            leases,
+            code: None,
+            reason: None,
+            source: Source::Option,
+            who: who(),
+            plan: Plan::of(self.planned(world, p)),
+            receive_pack: Some(ReceivePack { pid: u32::try_from(id_of(p)).unwrap_or(0), start: 0, pidfd: None }),
+            place: self.here(world),
+            elapsed_us: 0,
+        };
+        desk.append(&accepted);
+        Ruling::Accepted
+    }
+
+    fn hear(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
+        self.settle_what_is_over(desk, claims);
+        self.catch_up(desk, claims);
+        for claim in claims {
+            let fence = desk.log().state.fence(&claim.rules.fence);
+            let asked = claim.lease.expect("a heartbeat comes to a lease");
+            let renewed = match judge_lease(claim.rules, fence.lease, fence.mark, asked, &self.now(desk.world)) {
+                Ok(change) => change.standing,
+                Err(reject) => return Ruling::Refused(reject),
+            };
+            desk.append(&Event::LeaseRenewed(Renewed {
+                fence: claim.rules.fence.clone(),
+                lease: renewed.lease.id,
+                token: renewed.lease.token,
+                heard: renewed.heard,
+                progress: None,
+                who: who(),
+            }));
+        }
+        Ruling::Accepted
+    }
+
+    fn settle_what_is_over(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) {
+        let state = &desk.log().state;
+        let matters = |flight: &&InFlight| claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence));
+        let flights: Vec<InFlight> = state.in_flight.iter().filter(matters).cloned().collect();
+        for flight in flights {
+            let plan = &flight.plan.refs;
+            if let Some(evidence) = self.is_over(desk.world, &flight) {
+                let settlement = settle(&flight, plan, &self.seen(desk.world, plan));
+                for event in settlement.on_record(&flight, &desk.log().state, plan.len(), evidence) {
+                    desk.append(&event);
+                }
+            }
+        }
+    }
+
+    /// Whether a push in flight is over, and how that is known (`slot::fate_of`).
+    pub fn is_over(&self, world: &World, flight: &InFlight) -> Option<Evidence> {
+        match self.here(world).view_of(&flight.place) {
+            View::Rebooted => return Some(Evidence::Rebooted),
+            View::Hidden => unreachable!("there is one machine, and one namespace"),
+            View::Clear => {}
+        }
+        let phase = world.pushes[push_of(flight.push.0)].phase;
+        if !phase.has_receive_pack() {
+            return Some(Evidence::ReceivePackGone);
+        }
+        refs_say_over(&flight.plan.refs, &self.seen(world, &flight.plan.refs)).then_some(Evidence::RefsMoved)
+    }
+
+    fn look_again(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) {
+        let is_free = |claim: &Claim<'_>| !desk.log().state.fence(&claim.rules.fence).is_occupied();
+        if claims.iter().all(is_free) {
+            self.catch_up(desk, claims);
+        }
+    }
+
+    fn catch_up(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) {
+        for rules in claims.iter().map(|claim| claim.rules) {
+            let log = desk.log();
+            let mut under_way = log.state.in_flight.iter().flat_map(|flight| &flight.leases);
+            if under_way.any(|change| change.fence == rules.fence) {
+                continue;
+            }
+            let at = if rules.fence == self.fences[REPO].fence { desk.world.refs[LEASE] } else { NONE };
+            let fence = log.state.fence(&rules.fence);
+            if fence.lease_is_at(self.objects[usize::from(at)].as_ref()) {
+                continue;
+            }
+            let found = match at {
+                NONE => Found::Nothing,
+                at => Found::Record(self.proposal(desk.world, at)),
+            };
+            if let Some(line) = fence.lease_found(rules, found, &self.now(desk.world), "") {
+                desk.append(&Event::LeaseFound(line));
+            }
+        }
+    }
+
+    fn seen(&self, world: &World, plan: &[PlannedRef]) -> Vec<Option<ObjectId>> {
+        let at = |planned: &PlannedRef| self.names.iter().position(|name| *name == planned.name);
+        plan.iter().map(|planned| at(planned).and_then(|on| self.object(world.refs[on]))).collect()
+    }
+
+    fn planned(&self, world: &World, p: usize) -> Vec<PlannedRef> {
+        let planned = |((on, new), said): ((Ref, Object), &Object)| PlannedRef {
+            name: self.names[on].clone(),
+            fence: self.fences[crate::world::fence_of(on)].fence.clone(),
+            old: self.object(world.refs[on]),
+            new: self.object(new),
+            claimed: (*said != world.refs[on])
+                .then(|| self.object(*said).map_or("none".to_owned(), |said| said.to_string())),
+            via: None,
+        };
+        self.commands(world, p).into_iter().zip(&world.pushes[p].said).map(planned).collect()
+    }
+
+    fn object(&self, object: Object) -> Option<ObjectId> {
+        self.objects[usize::from(object)].clone()
+    }
+
+    fn here(&self, world: &World) -> Place {
+        Place {
+            boot: self.boots[usize::from(world.boots)].clone(),
+            machine: Some("m".to_owned()),
+            pid_ns: 1,
+            uptime_ms: 0,
+        }
+    }
+
+    fn now(&self, world: &World) -> Stamp {
+        let ms = |ticks: u8| u64::from(ticks) * 1000;
+        Stamp {
+            boot: self.boots[usize::from(world.boots)].clone(),
+            uptime_ms: ms(world.ticks - world.booted_at),
+            unix_ms: ms(world.ticks),
+        }
+    }
+
+    /// What a push asks of the lease of `repo`.
+    fn ask_of(&self, world: &World, p: usize) -> Option<LeaseAsk> {
+        let push = &world.pushes[p];
+        let rec = push.rec?;
+        let commands = self.commands(world, p);
+        let proposes = commands.iter().find(|(on, _)| *on == LEASE).map(|(_, new)| *new);
+        let beats = commands.iter().any(|(on, _)| *on == BEAT);
+        let beat =
+            Beat { lease: id_of_lease(rec), deadline: String::new(), progress: None, gate: true, nonce: String::new() };
+        let is_new = rec.grant == p;
+        Some(LeaseAsk {
+            lease: proposes.map(|commit| self.proposal(world, commit)),
+            beat: beats.then_some(beat),
+            only_asks: false,
+            secret: (!is_new).then(|| self.secrets[rec.grant].clone()),
+            may_revoke: false,
+        })
+    }
+
+    fn proposal(&self, world: &World, commit: Object) -> Proposal {
+        let rec = world.pushes[maker_of(commit)].rec.expect("whoever makes a lease's commit has a record for it");
+        let lease = Lease {
+            id: id_of_lease(rec),
+            token: token(rec.token),
+            owner: self.owners[rec.grant].clone(),
+            state: if rec.released { LeaseState::Released } else { LeaseState::Held },
+            ttl: self.ttl,
+            reason: rec.reason.into(),
+            words: None,
+            holder: self.holders[rec.grant].clone(),
+            nonce: nonce_of([commit; 16]),
+        };
+        let parents = self.object(rec.parent).into_iter().collect();
+        Proposal { commit: self.object(commit).expect("a lease's commit is an object"), parents, lease }
+    }
+}
+
+/// The gate as everyone writes it first (`fixtures/naive-hook.sh`): compare, advance the mark, exit.
+fn naive(desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
+    for claim in claims {
+        let fence = claim.rules.fence.clone();
+        let mark = desk.log().state.fence(&fence).mark;
+        match claim.token {
+            None => return Ruling::Refused(Reject::Missing { fence, name: None }),
+            Some(token) if token.get() <= mark.get() => return Ruling::Refused(Reject::Stale { fence, token, mark }),
+            Some(_) => {}
+        }
+    }
+    let log = desk.log().clone();
+    let mut state = log.state;
+    for claim in claims {
+        let mark = claim.token.map_or(Mark::default(), Mark::from);
+        let raised =
+            Event::MarkRaised { fence: claim.rules.fence.clone(), mark, reason: String::new(), pusher: String::new() };
+        state.apply(0, "", &raised).expect("marks can be raised");
+    }
+    let mut said = log.said;
+    said[desk.push] |= ACCEPTED;
+    desk.appended.push(Arc::new(Log::of(state, said)));
+    Ruling::Accepted
+}
+
+fn id_of_lease(rec: Rec) -> LeaseId {
+    LeaseId::of([u8::try_from(rec.grant).unwrap_or(u8::MAX); 16])
+}
+
+/// The token that is this number.
+pub fn token(n: u8) -> Token {
+    Token::try_from(u64::from(n)).expect("tokens in a model start at 1")
+}
+
+fn who() -> Who {
+    Who { owner: None, pusher: String::new(), address: None }
+}

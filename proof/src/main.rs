@@ -1,0 +1,81 @@
+//! `git-fence-proof model`: visits every state of the models, and says what was found.
+
+use git_fence_proof::{
+    How,
+    report::{self, Outcome},
+    scenarios,
+};
+use stateright::HasDiscoveries;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    thread,
+};
+
+const USAGE: &str = "usage: git-fence-proof model [--naive | --hookless] [SCENARIO]\n";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let is_good = match args[..] {
+        ["model"] => gate(""),
+        ["model", "--naive"] => naive(),
+        ["model", "--hookless"] => hookless(),
+        ["model", scenario] if !scenario.starts_with('-') => gate(scenario),
+        _ => {
+            let _ = io::stderr().write_all(USAGE.as_bytes());
+            return ExitCode::from(2);
+        }
+    };
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Every scenario whose name has `part` in it: all promises must hold.
+fn gate(part: &str) -> bool {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut is_good = true;
+    for scenario in scenarios().into_iter().filter(|scenario| scenario.name.contains(part)) {
+        let (name, about) = (scenario.name, scenario.about);
+        let (pushes, crashes) = (scenario.pushes.len(), scenario.crashes);
+        let found = report::run(scenario, threads);
+        is_good &= found.is_good();
+        say(&format!("{name}: {about}\n  {pushes} pushes, {crashes} crashes; "), &found);
+    }
+    is_good
+}
+
+/// The gate as everyone writes it first: it must be found out.
+fn naive() -> bool {
+    // Alone, so that the shortest way is found.
+    let found = report::run(scenarios::naive(), 1);
+    say("the gate as everyone writes it first\n  ", &found);
+    !found.broken.is_empty()
+}
+
+/// Without a hook: what git-fence does holds, and whatever leaves something out is found out.
+fn hookless() -> bool {
+    let whole = report::run_hookless(How::WHOLE, HasDiscoveries::All);
+    say("without a hook, as git-fence pushes\n  ", &whole);
+    let mut is_good = whole.is_good();
+    for (what, hole) in How::HOLES {
+        let found = report::run_hookless(hole, HasDiscoveries::AnyFailures);
+        say(&format!("{what}\n  "), &found);
+        is_good &= !found.broken.is_empty();
+    }
+    is_good
+}
+
+fn say(what: &str, found: &Outcome) {
+    let Outcome { states, depth, took, broken, unseen } = found;
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{what}{states} states, {depth} steps deep, {:.1} s", took.as_secs_f64());
+    for (promise, way) in broken {
+        let _ = writeln!(out, "  broken: {promise}\n{way}");
+    }
+    if broken.is_empty() && !unseen.is_empty() {
+        let _ = writeln!(out, "  never seen: {}", unseen.join(", "));
+    }
+    if found.is_good() {
+        let _ = writeln!(out, "  all promises hold");
+    }
+}

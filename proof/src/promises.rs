@@ -1,0 +1,259 @@
+//! The promises of the design, as properties of every state that can be reached.
+
+use crate::{
+    gate::{Ruling, token},
+    scenarios::{Kind, Scenario},
+    steps::{Protocol, is_decided},
+    world::{
+        ACCEPTED, Answer, BEAT, Fence, LEASE, LEASE_LOST, Phase, Pushing, REBOOTED, REFS_MOVED, REFUSED, REPO, SETTLED,
+        STALE, TWICE, World, is_branch, push_of,
+    },
+};
+use git_fence_core::{Claim, Decision, InFlight};
+use stateright::Property;
+
+/// No window, and token order.
+pub const NO_WINDOW: &str = "1, 2: refs move in token order, and an older token never after a newer one";
+/// Spent if moved.
+pub const SPENT: &str = "3: a token is spent when a ref moved, and only then";
+/// On record.
+pub const ON_RECORD: &str = "4, 5: every decision is on record once, and synced before a ref moves";
+/// Nobody blocks.
+pub const NOBODY_BLOCKS: &str = "6: a dead push never blocks, and the next token is let through";
+/// The lease's holder.
+pub const ONE_HOLDER: &str = "lease: only its holder writes, and from a grant on nobody before it";
+/// The counter.
+pub const COUNTER: &str = "lease: every grant has a higher token than all before it";
+/// The successor.
+pub const SUCCESSOR: &str = "lease: what the successor has is not changed by whoever had it before";
+/// A lease is a lease.
+pub const NOT_TAKEN: &str = "lease: one that is alive is not granted to another";
+/// Lost answers.
+pub const BELIEF: &str = "lease: what a client finds out after a lost answer is so";
+
+/// What is checked of a scenario.
+pub fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
+    type P = Protocol;
+    type W = World;
+    let mut properties: Vec<Property<P>> = vec![
+        Property::always(NO_WINDOW, |model: &P, world: &W| {
+            model.latches.first(0, || (0..2).all(|fence| is_in_order(world, fence)))
+        }),
+        Property::always(SPENT, |model: &P, world: &W| {
+            model.latches.first(1, || (0..2).all(|fence| mark_is_what_moved(model, world, fence)))
+        }),
+        Property::always(ON_RECORD, |model: &P, world: &W| {
+            model.latches.first(2, || (0..world.pushes.len()).all(|p| is_on_record(world, p)))
+        }),
+        Property::always(NOBODY_BLOCKS, |model: &P, world: &W| {
+            model.latches.first(3, || (0..2).all(|fence| nobody_dead_blocks(model, world, fence)))
+        }),
+    ];
+    if scenario.pushes.iter().any(|script| script.kind != Kind::Plain) {
+        properties.extend([
+            Property::always(ONE_HOLDER, |model: &P, world: &W| {
+                model.latches.first(4, || lease_history(model, world).one_holder)
+            }),
+            Property::always(COUNTER, |model: &P, world: &W| {
+                model.latches.first(5, || lease_history(model, world).counter)
+            }),
+            Property::always(SUCCESSOR, |model: &P, world: &W| {
+                model.latches.first(6, || lease_history(model, world).successor)
+            }),
+            Property::always(NOT_TAKEN, |model: &P, world: &W| {
+                model.latches.first(9, || lease_history(model, world).not_taken)
+            }),
+            Property::always(BELIEF, |model: &P, world: &W| {
+                model.latches.first(7, || (0..world.pushes.len()).all(|p| belief_is_true(world, p)))
+            }),
+        ]);
+    }
+    properties.extend(seen().into_iter().filter(|property| scenario.sometimes.contains(&property.name)));
+    properties
+}
+
+/// What must be reachable, or the promises would hold of nothing.
+fn seen() -> Vec<Property<Protocol>> {
+    vec![
+        Property::sometimes("waits", |model: &Protocol, world: &World| {
+            let is_waiting =
+                |p: usize| world.pushes[p].phase == Phase::Hook && matches!(model.judge(world, p), (_, Ruling::Wait));
+            !model.latches.first(8, || !(0..world.pushes.len()).any(is_waiting))
+        }),
+        Property::sometimes("stale", |_: &Protocol, world: &World| says_of_any(world, STALE)),
+        Property::sometimes("lease lost", |_: &Protocol, world: &World| says_of_any(world, LEASE_LOST)),
+        Property::sometimes("rebooted", |_: &Protocol, world: &World| says_of_any(world, REBOOTED | SETTLED)),
+        Property::sometimes("refs say over", |_: &Protocol, world: &World| says_of_any(world, REFS_MOVED)),
+        Property::sometimes("declined and free", |_: &Protocol, world: &World| {
+            let is_declined = |p: usize| world.pushes[p].declined && !world.has_moved(p, |_| true);
+            (0..world.pushes.len()).any(|p| is_declined(p) && world.now().said[p] & SETTLED != 0)
+        }),
+        Property::sometimes("all landed", |_: &Protocol, world: &World| {
+            world.pushes.iter().all(|push| push.answer == Answer::Landed)
+        }),
+        Property::sometimes("torn", |_: &Protocol, world: &World| world.pushes.iter().any(|push| push.torn)),
+        Property::sometimes("moves lost", |_: &Protocol, world: &World| world.has_lost_moves),
+        Property::sometimes("lease found", |_: &Protocol, world: &World| world.now().found),
+        Property::sometimes("takeover", |model: &Protocol, world: &World| grants(model, world) > 1),
+        Property::sometimes("second try", |_: &Protocol, world: &World| {
+            world.pushes.iter().any(|push| push.again && push.answer == Answer::Landed)
+        }),
+        Property::sometimes("renewed", |model: &Protocol, world: &World| landed(model, world, Kind::Beat)),
+        Property::sometimes("released", |model: &Protocol, world: &World| landed(model, world, Kind::Release)),
+        Property::sometimes("landed after all", |_: &Protocol, world: &World| {
+            world.pushes.iter().any(|push| push.belief == Some(true))
+        }),
+        Property::sometimes("never landed", |_: &Protocol, world: &World| {
+            world.pushes.iter().any(|push| push.belief == Some(false))
+        }),
+    ]
+}
+
+fn says_of_any(world: &World, bits: u8) -> bool {
+    world.now().said.iter().any(|said| said & bits == bits)
+}
+
+fn landed(model: &Protocol, world: &World, kind: Kind) -> bool {
+    let is_it = |p: usize| model.scenario.pushes[p].kind == kind && world.pushes[p].answer == Answer::Landed;
+    (0..world.pushes.len()).any(is_it)
+}
+
+fn grants(model: &Protocol, world: &World) -> usize {
+    let is_grant = |by: usize| model.scenario.pushes[by].kind == Kind::Acquire;
+    world.moves[REPO].iter().filter(|moved| moved.on == LEASE && is_grant(moved.by)).count()
+}
+
+fn is_in_order(world: &World, fence: Fence) -> bool {
+    let mut last: Option<(usize, u8)> = None;
+    for moved in world.moves[fence].iter().filter(|moved| is_branch(moved.on)) {
+        let Some(token) = world.pushes[moved.by].tokens[fence] else { continue };
+        if last.is_some_and(|(by, newest)| by != moved.by && token <= newest) {
+            return false;
+        }
+        last = Some((moved.by, token));
+    }
+    true
+}
+
+/// The largest token that has moved a ref, and one below each that was granted or advanced to.
+fn spent(world: &World, fence: Fence) -> u8 {
+    let by = |moved: &crate::world::Move| {
+        let push = &world.pushes[moved.by];
+        match push.rec {
+            Some(rec) if moved.on == LEASE && !rec.released => rec.token - 1,
+            Some(_) if moved.on == BEAT => 0,
+            _ => push.tokens[fence].unwrap_or(0),
+        }
+    };
+    world.moves[fence].iter().map(by).max().unwrap_or(0)
+}
+
+/// Said of a fence when nobody is writing to it: with what the next push would settle.
+fn mark_is_what_moved(model: &Protocol, world: &World, fence: Fence) -> bool {
+    let is_moving = |push: &Pushing| matches!(push.phase, Phase::Written | Phase::Update(_));
+    if world.pushes.iter().any(is_moving) || !is_free(model, world, fence) {
+        return true;
+    }
+    let (_, mark) = model.would_say(world, next_claim(model, world, fence));
+    let spent = u64::from(spent(world, fence));
+    if world.has_lost_moves { mark >= spent } else { mark == spent }
+}
+
+/// Whether nobody in the slot of a fence is still moving refs.
+fn is_free(model: &Protocol, world: &World, fence: Fence) -> bool {
+    let in_slot = world.now().state.fence(&model.fences[fence].fence).slot;
+    in_slot.iter().all(|flight| model.is_over(world, flight).is_some())
+}
+
+fn next_claim<'a>(model: &'a Protocol, world: &World, fence: Fence) -> Claim<'a> {
+    let next = token(spent(world, fence) + 1);
+    Claim { rules: &model.fences[fence], token: Some(next), exempt: false, guarded: true, lease: None }
+}
+
+fn is_on_record(world: &World, p: usize) -> bool {
+    let said = world.now().said[p];
+    let is_once = said & TWICE == 0 && said & (ACCEPTED | REFUSED) != (ACCEPTED | REFUSED);
+    let is_settled_after = said & SETTLED == 0 || said & ACCEPTED != 0;
+    let lets_through = matches!(world.pushes[p].phase, Phase::Update(_));
+    let is_answered = !lets_through || is_decided(world.now(), p);
+    // A heartbeat is not synced: nothing rests on it.
+    let is_synced = !world.has_moved(p, |on| on != BEAT) || world.synced().said[p] & ACCEPTED != 0;
+    is_once && is_settled_after && is_answered && is_synced
+}
+
+/// Where nobody who lives has anything to do with a fence, the next token above what has moved is let
+/// through; where it is under a lease, at least nobody is waited for.
+fn nobody_dead_blocks(model: &Protocol, world: &World, fence: Fence) -> bool {
+    let lives = |flight: &&InFlight| world.pushes[push_of(flight.push.0)].phase.has_receive_pack();
+    let state = &world.now().state;
+    let in_slot = state.fence(&model.fences[fence].fence).slot;
+    let is_waited_for = |flight: &&InFlight| lives(flight) && model.is_over(world, flight).is_none();
+    if in_slot.is_empty() || in_slot.iter().any(is_waited_for) {
+        return true;
+    }
+    match model.would_say(world, next_claim(model, world, fence)).0 {
+        Decision::Admit { overruled, .. } => overruled.is_none(),
+        Decision::Wait(_) => false,
+        // Under a lease nobody comes with a token alone, but whoever is next gets the lease.
+        Decision::Refuse(_) if fence == REPO && grants(model, world) > 0 => model.would_grant(world),
+        Decision::Refuse(_) => world.has_lost_moves,
+    }
+}
+
+struct LeaseHistory {
+    one_holder: bool,
+    counter: bool,
+    successor: bool,
+    not_taken: bool,
+}
+
+fn lease_history(model: &Protocol, world: &World) -> LeaseHistory {
+    let mut history = LeaseHistory { one_holder: true, counter: true, successor: true, not_taken: true };
+    let is_torn = |grant: usize| world.pushes[grant].torn;
+    let (mut holder, mut granted, mut highest) = (None, 0, 0);
+    // When the holder was last heard of; nothing where nobody has the lease.
+    let mut heard: Option<u8> = None;
+    for moved in &world.moves[REPO] {
+        let push = &world.pushes[moved.by];
+        let takes = model.scenario.pushes[moved.by].kind == Kind::Acquire;
+        match (moved.on, push.rec) {
+            (LEASE, Some(rec)) if takes => {
+                history.counter &= rec.token > highest;
+                history.not_taken &= heard.is_none_or(|heard| heard < push.judged) || world.has_lost_moves;
+                heard = Some(push.judged);
+                (holder, granted, highest) = (Some(rec.grant), rec.token, rec.token);
+            }
+            (LEASE | BEAT, Some(rec)) => {
+                // Where git was killed between its renames of the lease and of the beat, the beat was not the
+                // successor's yet.
+                let was_not_its = moved.on == BEAT && holder.is_some_and(is_torn);
+                history.successor &= holder == Some(rec.grant) || was_not_its || world.has_lost_moves;
+                // A heartbeat that was not synced may have been forgotten with the machine.
+                if moved.on == LEASE || (world.boots == 0 && !takes) {
+                    heard = (!rec.released).then_some(push.judged);
+                }
+                if moved.on == LEASE {
+                    highest = highest.max(rec.token);
+                }
+            }
+            (_, rec) => {
+                let token = push.tokens[REPO].unwrap_or(0);
+                let is_its = holder.is_none() || holder == rec.map(|rec| rec.grant);
+                history.one_holder &= (is_its && token >= granted) || world.has_lost_moves;
+                highest = highest.max(token);
+            }
+        }
+    }
+    history
+}
+
+fn belief_is_true(world: &World, p: usize) -> bool {
+    let has_moved = world.has_moved(p, is_branch);
+    match world.pushes[p].belief {
+        None => true,
+        // Git itself was killed between two renames of one transaction: what its ref backend leaves then is
+        // not the gate's.
+        Some(_) if world.pushes[p].torn => true,
+        Some(belief) => belief == has_moved,
+    }
+}

@@ -1,0 +1,146 @@
+//! Running a model and saying what was found.
+
+use crate::{
+    hookless::{self, Hookless, How},
+    scenarios::{Kind, Scenario},
+    steps::{Protocol, Step},
+    world::{NAMES, NONE, START, World},
+};
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
+use std::{
+    fmt::Write as _,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Remembers what was found, so that the first way there is kept and not the last.
+#[derive(Debug, Default)]
+pub struct Latches([AtomicBool; 16]);
+
+impl Latches {
+    /// Whether `holds`, or has been found not to before.
+    pub fn first(&self, n: usize, holds: impl FnOnce() -> bool) -> bool {
+        self.0[n].load(Ordering::Relaxed) || holds() || {
+            self.0[n].store(true, Ordering::Relaxed);
+            false
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How many different states there are.
+    pub states: usize,
+    /// The most steps from the beginning to one of them.
+    pub depth: usize,
+    /// How long it took.
+    pub took: Duration,
+    /// What was promised and is not so, with the shortest way there.
+    pub broken: Vec<(&'static str, String)>,
+    /// What should have been seen and was not.
+    pub unseen: Vec<&'static str>,
+}
+
+impl Outcome {
+    /// Whether everything holds, and of something.
+    pub fn is_good(&self) -> bool {
+        self.broken.is_empty() && self.unseen.is_empty()
+    }
+}
+
+/// Visits every state of a model, breadth first; `show` writes down a way through it.
+pub fn explore<M>(
+    model: M,
+    threads: usize,
+    until: HasDiscoveries,
+    show: impl Fn(&M, Vec<(M::State, Option<M::Action>)>) -> String,
+) -> Outcome
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + PartialEq + std::hash::Hash + Send + Sync + std::fmt::Debug + 'static,
+    M::Action: Clone + PartialEq + std::fmt::Debug,
+{
+    let start = Instant::now();
+    let checker = model.checker().threads(threads).finish_when(until).spawn_bfs().join();
+    let mut found = checker.discoveries();
+    let (mut broken, mut unseen) = (Vec::new(), Vec::new());
+    for property in checker.model().properties() {
+        match (property.expectation, found.remove(property.name)) {
+            (Expectation::Sometimes, None) => unseen.push(property.name),
+            (Expectation::Sometimes, Some(_)) | (_, None) => {}
+            (_, Some(path)) => broken.push((property.name, show(checker.model(), path.into_vec()))),
+        }
+    }
+    Outcome { states: checker.unique_state_count(), depth: checker.max_depth(), took: start.elapsed(), broken, unseen }
+}
+
+/// Visits every state of a scenario.
+pub fn run(scenario: Scenario, threads: usize) -> Outcome {
+    explore(Protocol::of(scenario), threads, HasDiscoveries::All, |model, path| {
+        let mut text = String::new();
+        for (n, (world, step)) in path.iter().enumerate() {
+            let Some(step) = step else { break };
+            let after = path.get(n + 1).map_or(world, |(after, _)| after);
+            let _ = writeln!(text, "{:>4}. {}", n + 1, line(model, world, step, after));
+        }
+        text
+    })
+}
+
+/// Visits every state of a remote without a hook.
+pub fn run_hookless(how: How, until: HasDiscoveries) -> Outcome {
+    explore(Hookless { how, latches: Latches::default() }, 1, until, |_, path| {
+        let steps = path.into_iter().filter_map(|(_, step)| step).enumerate();
+        steps.map(|(n, step)| format!("{:>4}. {}\n", n + 1, hookless::line(step))).collect()
+    })
+}
+
+fn line(model: &Protocol, before: &World, step: &Step, after: &World) -> String {
+    let who = |p: usize| format!("{:<10}", name_of(model, after, p));
+    let marks = || {
+        let state = &after.now().state;
+        let marks: Vec<String> = state.marks.iter().map(|(fence, mark)| format!("{fence} {mark}")).collect();
+        if marks.is_empty() { "no mark".to_owned() } else { format!("mark: {}", marks.join(", ")) }
+    };
+    let moved = || {
+        let moved = (0..NAMES.len()).filter(|on| before.refs[*on] != after.refs[*on]).map(|on| {
+            let to = match after.refs[on] {
+                NONE => "is deleted".to_owned(),
+                START => "is where it was in the beginning".to_owned(),
+                _ => "moves".to_owned(),
+            };
+            format!("{} {to}", NAMES[on])
+        });
+        let moved: Vec<String> = moved.collect();
+        if moved.is_empty() { "nothing moves".to_owned() } else { moved.join(", ") }
+    };
+    match *step {
+        Step::Connect(p) => format!("{} connects", who(p)),
+        Step::Judge(p) => {
+            let is_refused = after.pushes[p].declined;
+            format!("{} pre-receive: {} ({})", who(p), if is_refused { "refused" } else { "let through" }, marks())
+        }
+        Step::GiveUp(p) => format!("{} has waited long enough: FENCE-BUSY", who(p)),
+        Step::Sync(p) => format!("{} the log is synced, the hook exits", who(p)),
+        Step::Update(p) => format!("{} receive-pack: {}", who(p), moved()),
+        Step::Decline(p) => format!("{} receive-pack: the update hook declines a ref", who(p)),
+        Step::Exit(p) => format!("{} reports and ends", who(p)),
+        Step::Lose(p) => format!("{} its client hears nothing any more", who(p)),
+        Step::KillHook(p) => format!("{} its hook is killed", who(p)),
+        Step::KillReceivePack(p) => format!("{} its receive-pack is killed", who(p)),
+        Step::Tear(p, _) => format!("{} its receive-pack is killed in its transaction: {}", who(p), moved()),
+        Step::Restart(..) => format!("the machine is restarted ({}; {})", marks(), moved()),
+        Step::Tick => "time passes".to_owned(),
+    }
+}
+
+fn name_of(model: &Protocol, world: &World, p: usize) -> String {
+    let script = &model.scenario.pushes[p];
+    let push = &world.pushes[p];
+    match (script.kind, push.tokens.iter().flatten().next()) {
+        (Kind::Plain, Some(token)) => format!("token {token}"),
+        (Kind::Plain, None) => format!("push {p}"),
+        (kind, _) => format!("run {}: {}", script.client, format!("{kind:?}").to_lowercase()),
+    }
+}

@@ -12,7 +12,10 @@ use crate::{
     tree::Process,
     wire::{Order, Report, hand_over, hear, say, since_boot},
 };
-use rustix::process::{Pid, Signal, getpgrp};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal},
+};
 use std::{
     ffi::{OsStr, OsString},
     io,
@@ -109,7 +112,13 @@ impl Drop for Supervised {
 
 /// Whether this is what the terminal's keys go to.
 fn is_in_foreground() -> bool {
-    rustix::termios::tcgetpgrp(io::stdin()) == Ok(getpgrp())
+    let Ok(own) = Process::own() else { return false };
+    match rustix::termios::tcgetpgrp(io::stdin()) {
+        Ok(group) => own.group == Some(group),
+        // The terminal's group is outside of this pid namespace. So is ours, if it is that one.
+        Err(Errno::OPNOTSUPP) => own.group.is_none(),
+        Err(_) => false,
+    }
 }
 
 fn keeper_command(spec: &Spec<'_>, foreground: bool, socket: UnixStream) -> Command {

@@ -16,7 +16,7 @@ use crate::{
 use rustix::{
     fd::AsFd,
     io::Errno,
-    process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getsid, kill_process_group, set_child_subreaper, waitid},
+    process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, set_child_subreaper, waitid},
 };
 use signal_hook::{
     consts::{SIGCHLD, SIGINT, SIGQUIT},
@@ -76,7 +76,7 @@ fn keep(args: &KeeperArgs) -> io::Result<()> {
     let (events, happens) = mpsc::channel();
     listen_to_signals(events.clone())?;
     listen_to_run(run.try_clone()?, events)?;
-    let session = getsid(None)?;
+    let session = Process::own()?.session;
 
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).stdin(stdin);

@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait
 pub(crate) struct Members {
     /// The command's own group, where it has one. The command must not be reaped while this is used.
     pub(crate) group: Option<Pid>,
-    /// The keeper's session.
-    pub(crate) session: Pid,
+    /// The keeper's session. It has no number where it began outside of the pid namespace.
+    pub(crate) session: Option<Pid>,
 }
 
 impl Members {
@@ -41,7 +41,7 @@ impl Members {
     fn alive(&self) -> Vec<Process> {
         let all = tree::all();
         let below = tree::below(getpid(), &all).into_iter();
-        let others = below.filter(|process| process.session == Some(self.session) && !self.is_in_group(process));
+        let others = below.filter(|process| process.session == self.session && !self.is_in_group(process));
         let in_group = all.iter().filter(|process| self.is_in_group(process)).copied();
         others.chain(in_group).filter(|process| process.alive).collect()
     }

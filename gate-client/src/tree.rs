@@ -5,14 +5,15 @@
 
 use rustix::{
     io::Errno,
-    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal, test_kill_process},
+    process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal, test_kill_process},
 };
-use std::fs;
+use std::{fs, io};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: Pid,
     pub(crate) start: u64,
+    /// These three have no number where they are outside of the pid namespace, in a container for example.
     pub(crate) parent: Option<Pid>,
     pub(crate) group: Option<Pid>,
     pub(crate) session: Option<Pid>,
@@ -20,6 +21,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// This process. `getsid` and `getpgrp` would not do: their answer may be 0, which is no [`Pid`].
+    pub(crate) fn own() -> io::Result<Process> {
+        let unreadable = || io::Error::other("'/proc/self/stat' cannot be read: is /proc mounted?");
+        Process::read(getpid()).ok_or_else(unreadable)
+    }
+
     pub(crate) fn read(pid: Pid) -> Option<Process> {
         Process::parse(pid, &fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
     }

@@ -319,6 +319,34 @@ fn a_stopped_command_ends_by_itself_when_run_is_killed() {
     assert!(cleaned.exists());
 }
 
+/// As when a container's runtime or a sandbox starts it: its session and process group have no number in there.
+#[test]
+fn a_session_from_outside_of_the_pid_namespace_is_a_session_like_any_other() {
+    let place = Place::new();
+    let script =
+        format!("{} & until [ -e {} ]; do sleep 0.02; done; exit 3", place.stays("left"), sh(place.path("left.pid")));
+    let run = place.run(&["--owner", "inside"], &script);
+    let enter = |argv: &[&str]| {
+        let mut unshare = Command::new("unshare");
+        place.world.hermetic(&mut unshare);
+        unshare.args(["--map-root-user", "--pid", "--fork", "--mount-proc"]).args(argv);
+        unshare.current_dir(place.path("work"));
+        unshare
+    };
+    if !program_exists("unshare") || !enter(&["true"]).output().unwrap().status.success() {
+        println!("not tested: this system lets nobody make a pid namespace");
+        return;
+    }
+    // The shell is the namespace's first process, which must not be run itself.
+    let mut unshare = enter(&["sh", "-c", "grep NSsid /proc/self/status; \"$@\"; exit $?", "sh"]);
+    unshare.arg(run.get_program()).args(run.get_args());
+    let (output, said) = output(&mut unshare);
+    assert_eq!(text(&output.stdout).trim(), "NSsid:\t0", "the session can be seen from inside: {said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("left a process behind"), "{said}");
+    assert_eq!(place.outcome(), "ran");
+}
+
 /// The lease is taken away, and the next heartbeat hears of it.
 #[test]
 fn ending_asks_first_and_kills_those_that_stay() {

@@ -36,6 +36,9 @@ pub(crate) enum Failure {
     /// It did not, and will not.
     #[error("the push did not land: {why}")]
     DidNotLand { why: String },
+    /// The lease went on with it and these refs did not.
+    #[error("the push landed in part: the lease has moved on, and {} not where it was to go ({why})", are(refs))]
+    InPart { refs: Vec<String>, why: String },
     /// What is on this machine or in the remote cannot be used.
     #[error("{what}")]
     Broken { what: String, hint: String },
@@ -68,6 +71,7 @@ impl Failure {
             Failure::Refused { .. } => "refused",
             Failure::Unknown { .. } => "unknown",
             Failure::DidNotLand { .. } => "not-landed",
+            Failure::InPart { .. } => "landed-in-part",
             Failure::Broken { .. } => "broken",
         }
     }
@@ -78,7 +82,7 @@ impl Failure {
             Failure::Unreachable { .. } | Failure::Unknown { .. } => UNREACHABLE,
             Failure::Held { .. } => HELD,
             Failure::Lost { .. } => LOST,
-            Failure::Refused { .. } | Failure::DidNotLand { .. } | Failure::Broken { .. } => 1,
+            Failure::Refused { .. } | Failure::DidNotLand { .. } | Failure::InPart { .. } | Failure::Broken { .. } => 1,
         }
     }
 
@@ -100,6 +104,9 @@ impl Failure {
                 "the next command on this lease finds out before it does anything else, as  git fence advance;  without a lease, look with  git ls-remote".to_owned()
             }
             Failure::DidNotLand { .. } => "the lease is still ours: push again".to_owned(),
+            Failure::InPart { .. } => {
+                "the server was stopped while it moved the refs, or somebody has moved them since. Look with  git ls-remote,  and push again".to_owned()
+            }
         }
     }
 
@@ -117,6 +124,12 @@ impl Failure {
         let all = ForPrograms { outcome: self.outcome(), owner, reason: self.to_string() };
         serde_json::to_string(&all).unwrap_or_default()
     }
+}
+
+/// The names, and whether it is one or more.
+fn are(refs: &[String]) -> String {
+    let names: Vec<String> = refs.iter().map(|name| text::one_line(name.as_bytes(), 200)).collect();
+    format!("{} {}", names.join(", "), if refs.len() == 1 { "is" } else { "are" })
 }
 
 /// A file of ours that cannot be read or written.

@@ -182,7 +182,12 @@ impl Helper {
                     Failure::Lost { .. } => format!("{} {failure}", Code::LeaseLost),
                     other => other.to_string(),
                 };
-                answer.extend(updates.iter().flat_map(|update| error(&update.to, &why)));
+                let is_there = |update: &Update| match &failure {
+                    Failure::InPart { refs, .. } => !refs.iter().any(|name| *name == *update.to.to_string_lossy()),
+                    _ => false,
+                };
+                let answer_for = |update| if is_there(update) { ok(&update.to) } else { error(&update.to, &why) };
+                answer.extend(updates.iter().flat_map(answer_for));
             }
         }
         answer.push(b'\n');

@@ -152,7 +152,7 @@ impl Client {
                 }
                 Answer::Lost { why } => {
                     return match self.settle(dir, &mut held) {
-                        Ok(true) => Ok(Moved::Landed { token, refs: Vec::new() }),
+                        Ok(true) => landed_whole(&push, token, why),
                         Ok(false) => Err(Failure::DidNotLand { why }),
                         Err(Failure::Unreachable { .. }) => Err(Failure::Unknown { why }),
                         Err(other) => Err(other),
@@ -180,6 +180,12 @@ impl Client {
                     };
                     if may_be_lost {
                         let seen = self.read()?;
+                        // A transaction that failed half way: the lease's ref moved, and another could not.
+                        if seen.lease.as_ref().is_some_and(|now| now.commit == commit) {
+                            held = Held { lease, commit, ..held };
+                            dir.set_held(&held)?;
+                            return landed_whole(&push, token, reasons(refs).join("; "));
+                        }
                         if seen.lease.as_ref().is_none_or(|now| now.commit != held.commit) {
                             return Err(self.lost(&seen));
                         }
@@ -249,6 +255,17 @@ impl Client {
         }
         let commit = self.write_lease(dir, &lease, held.parent.as_ref())?;
         Ok((lease, commit))
+    }
+}
+
+/// What to say of a push that took the lease along and was not heard to have landed: that it did, where
+/// all of its refs are where they were to go.
+fn landed_whole(push: &Sending<'_>, token: Token, why: String) -> Result<Moved, Failure> {
+    match push.left_undone() {
+        Ok(refs) if refs.is_empty() => Ok(Moved::Landed { token, refs: Vec::new() }),
+        Ok(refs) => Err(Failure::InPart { refs, why }),
+        Err(Failure::Unreachable { why, .. }) => Err(Failure::Unknown { why }),
+        Err(other) => Err(other),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The push that moves refs of a lease, alone or together with the user's.
 
 use crate::{
-    answer::Answer,
+    answer::{Answer, refs_in},
     failure::Failure,
     git::{Git, How, run},
     local::Remote,
@@ -9,6 +9,7 @@ use crate::{
 use git_fence_core::{FenceName, LeasePart, ObjectId};
 use std::{
     ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
     path::Path,
     process::Command,
 };
@@ -66,6 +67,42 @@ impl<'a> Sending<'a> {
         self.send()
     }
 
+    /// Which of the user's refs are not where this push was to bring them. That the lease has moved does
+    /// not say that they have: a server that is killed while it moves the refs of one transaction, file by
+    /// file, leaves some of them behind.
+    pub(crate) fn left_undone(&self) -> Result<Vec<String>, Failure> {
+        let deletions: Vec<&OsStr> = self.refspecs.iter().filter_map(|refspec| deleted_by(refspec)).collect();
+        let updates: Vec<&OsString> = self.refspecs.iter().filter(|refspec| deleted_by(refspec).is_none()).collect();
+        let mut undone = Vec::new();
+        if !updates.is_empty() {
+            let mut push = plain_push(&self.git, &[]);
+            let receive_pack = |argument: &&OsString| argument.as_bytes().starts_with(b"--receive-pack=");
+            push.arg("--dry-run").args(self.arguments.iter().filter(receive_pack)).arg("--");
+            let refs = refs_in(&self.heard_from(push.arg(self.target()).args(updates))?);
+            undone.extend(refs.into_iter().filter(|answer| !answer.up_to_date).map(|answer| answer.name));
+        }
+        if !deletions.is_empty() {
+            let mut look = self.git.command(["ls-remote", "--refs", "--"]);
+            let there = self.heard_from(look.arg(&self.remote.url).args(deletions))?;
+            let there = String::from_utf8_lossy(&there).into_owned();
+            undone.extend(there.lines().filter_map(|line| Some(line.split_once('\t')?.1.to_owned())));
+        }
+        Ok(undone)
+    }
+
+    /// What a git that only looks prints. A push that refuses to be tried again says of its refs what it can.
+    fn heard_from(&self, git: &mut Command) -> Result<Vec<u8>, Failure> {
+        let ran = run(git, &How { aloud: false, ..self.how.clone() });
+        match ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))? {
+            ran if ran.status.success() || ran.stdout.ends_with(b"Done\n") => Ok(ran.stdout),
+            ran => Err(Failure::Unreachable { remote: self.remote.name.clone(), why: ran.complaint() }),
+        }
+    }
+
+    fn target(&self) -> &str {
+        if self.by_name { &self.remote.name } else { &self.remote.url }
+    }
+
     pub(crate) fn send(&self) -> Result<Answer, Failure> {
         let mut push = plain_push(&self.git, &self.options);
         push.arg("--atomic");
@@ -74,7 +111,7 @@ impl<'a> Sending<'a> {
             push.arg(format!("--force-with-lease={}:{old}", part.of(self.fence)));
         }
         push.args(&self.arguments).arg("--");
-        push.arg(if self.by_name { &self.remote.name } else { &self.remote.url }).args(&self.refspecs);
+        push.arg(self.target()).args(&self.refspecs);
         for (part, _, new) in &self.swaps {
             push.arg(format!("{new}:{}", part.of(self.fence)));
         }
@@ -82,6 +119,13 @@ impl<'a> Sending<'a> {
             .map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
         Ok(Answer::of(&ran))
     }
+}
+
+/// What `:ref` or `+:ref` deletes. A lone `:` is for branches that are there on both sides.
+fn deleted_by(refspec: &OsStr) -> Option<&OsStr> {
+    let refspec = refspec.as_bytes();
+    let name = refspec.strip_prefix(b"+").unwrap_or(refspec).strip_prefix(b":")?;
+    (!name.is_empty()).then(|| OsStr::from_bytes(name))
 }
 
 /// `git push`, without what the user has configured for pushes of their own, which is not for this one.

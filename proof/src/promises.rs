@@ -251,9 +251,6 @@ fn belief_is_true(world: &World, p: usize) -> bool {
     let has_moved = world.has_moved(p, is_branch);
     match world.pushes[p].belief {
         None => true,
-        // Git itself was killed between two renames of one transaction: what its ref backend leaves then is
-        // not the gate's.
-        Some(_) if world.pushes[p].torn => true,
         Some(belief) => belief == has_moved,
     }
 }

@@ -195,7 +195,7 @@ impl Protocol {
                 }
                 held = held.zip(rec).map(|(held, rec)| Held { rec, commit, pending: None, ..held });
             }
-            (Kind::Settle, Answer::No) => held = Protocol::read_what_became(world, held),
+            (Kind::Settle, Answer::No) => held = self.read_what_became(world, held),
             _ => {}
         }
         world.held[script.client] = held;
@@ -203,7 +203,7 @@ impl Protocol {
 
     /// The client's `settle`, after its advance was refused: what the lease's ref shows says whether the
     /// push landed whose answer was lost.
-    fn read_what_became(world: &mut World, held: Option<Held>) -> Option<Held> {
+    fn read_what_became(&self, world: &mut World, held: Option<Held>) -> Option<Held> {
         let before = held?;
         let lost = before.pending?;
         let at = world.refs[LEASE];
@@ -212,7 +212,9 @@ impl Protocol {
             return None;
         }
         if at == made_by(lost, LEASE, false) {
-            world.pushes[lost].belief = Some(true);
+            // The lease is there; what else the push was to move is looked at before anything is said.
+            let is_whole = self.commands(world, lost).into_iter().all(|(on, new)| world.refs[on] == new);
+            world.pushes[lost].belief = is_whole.then_some(true);
         } else if at == before.commit {
             return held;
         } else {

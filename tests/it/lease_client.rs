@@ -310,6 +310,40 @@ fn a_lost_answer_is_settled_and_not_guessed() {
     }
 }
 
+/// Killed between two renames of one transaction, as git's files backend can be: what is on disk then is made
+/// by the hook, which does the first of them. The lease is first in the order of names.
+#[test]
+fn a_push_of_which_only_a_part_landed_is_told_truthfully() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let a = world.agent("a");
+        a.ok(&["acquire"]);
+        a.ok(&["push", "origin", "HEAD:gone"]);
+        let half =
+            "[ \"$1\" = prepared ] || exit 0\n[ -e died ] || mv refs/fence/repo/lease.lock refs/fence/repo/lease";
+        die_once(&world, "reference-transaction", half);
+        let (code, said) = a.code(&["push", "origin", "HEAD:main", ":gone"]);
+        assert_eq!(world.server_ref("refs/heads/main"), None, "{remote:?}: {said}");
+        assert_eq!(code, 1, "{remote:?}: {said}");
+        assert!(said.contains("landed in part") && said.contains("refs/heads/main, refs/heads/gone are"), "{said}");
+        for lock in ["HEAD.lock", "refs/heads/main.lock", "refs/heads/gone.lock", "packed-refs.lock"] {
+            let _ = fs::remove_file(world.server().join(lock));
+        }
+        // The lease is ours, with the next token, and pushing again mends it.
+        let (code, said) = a.code(&["push", "origin", "HEAD:main", ":gone"]);
+        assert_eq!(code, 0, "{remote:?}: {said}");
+        assert_eq!(world.server_ref("refs/heads/gone"), None);
+        assert_eq!(world.lease_token(), 4);
+        // And one that failed half way without dying, with its report.
+        let fail = "[ \"$1\" = prepared ] || exit 0\n[ -e failed ] && exit 0\ntouch failed; rm refs/heads/next.lock";
+        world.write_hook("reference-transaction", fail);
+        let (code, said) = a.code(&["push", "origin", "HEAD:next"]);
+        assert_eq!((code, world.server_ref("refs/heads/next")), (1, None), "{remote:?}: {said}");
+        assert!(said.contains("landed in part") && said.contains("refs/heads/next is"), "{remote:?}: {said}");
+        assert_eq!(a.code(&["push", "origin", "HEAD:next"]).0, 0, "{remote:?}: {said}");
+    }
+}
+
 /// The client's connection is cut while the server goes on with the push, slowly.
 #[test]
 fn a_push_that_lands_after_its_connection_was_cut_is_told_truthfully() {

@@ -640,3 +640,20 @@ fn a_list_of_allowed_protocols_is_kept() {
     world.ok(run_in(&world, "work", &[], script).env("GIT_ALLOW_PROTOCOL", "file"));
     assert_eq!(token(&world), 2);
 }
+
+/// The server dies with the lease and one of two branches moved: git hears which is there and which is not.
+#[test]
+fn of_a_push_that_landed_in_part_each_ref_is_told_as_it_is() {
+    let world = bare();
+    let moves = "mv refs/fence/repo/lease.lock refs/fence/repo/lease; mv refs/heads/a.lock refs/heads/a; kill -9 $PPID";
+    // The lease itself is taken and given back as ever.
+    let hook = format!("[ \"$1\" = prepared ] && [ -e refs/heads/b.lock ] || exit 0\n{moves}");
+    world.write_hook("reference-transaction", &hook);
+    let (said, pushes) = partly_refused_under_lease(&world, "git push origin HEAD:a HEAD:b", "landed in part");
+    assert_eq!(pushes, 1, "{said}");
+    assert!(said.contains("[new branch]      HEAD -> a"), "{said}");
+    assert!(said.contains("! [remote rejected] HEAD -> b (the push landed in part"), "{said}");
+    assert!(world.server_ref("refs/heads/a").is_some() && world.server_ref("refs/heads/b").is_none());
+    assert_eq!(tip(&world, "work", "refs/remotes/origin/a"), tip(&world, "work", "HEAD"));
+    assert!(!world.git("work").args(["rev-parse", "-q", "--verify", "origin/b"]).output().unwrap().status.success());
+}

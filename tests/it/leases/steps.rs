@@ -1,0 +1,305 @@
+//! Every move of a lease that is allowed, and those that are not.
+
+use super::json;
+use crate::support::{
+    Door, Pushed, World, any_git, gits,
+    lease::{Agent, LeaseOf, commit},
+    raw,
+};
+
+#[test]
+fn a_lease_goes_through_its_whole_life() {
+    for git in gits() {
+        for init in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
+            if git.version < (2, 45) && init == ["--ref-format=reftable"] {
+                continue;
+            }
+            let world = World::with(&git, Door::Fence, init);
+            let lease = LeaseOf::repo(&world);
+            let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
+            let taken = lease.take(&anna, 1, "first");
+            taken.assert_landed();
+            assert_eq!(taken.remote, r#"fence: {"verdict":"granted","fence":"repo","token":1,"mark":0}"#);
+            lease.take(&bob, 2, "expired").assert_refused("FENCE-LEASE-HELD");
+            lease.beat(&anna).assert_landed();
+            let written = lease.write(&anna, "main", 1, "first");
+            written.assert_landed();
+            assert_eq!(written.remote, "", "what is let through is not talked about");
+            lease.write(&anna, "main", 2, "first").assert_landed();
+            assert_eq!(lease.mark(), 2);
+            lease.advance(&anna, 4, "first").assert_landed();
+            assert_eq!(lease.mark(), 3, "whoever had 3 is too late");
+            lease.release(&anna, 4, "first").assert_landed();
+            lease.take(&bob, 5, "released").assert_landed();
+            assert_eq!(lease.mark(), 4);
+            // Its history is who held it.
+            assert_eq!(lease.parents_of(&lease.at().unwrap()).len(), 1);
+            lease.write(&bob, "main", 5, "released").assert_landed();
+            lease.beat(&bob).assert_landed();
+            let events: Vec<String> = world
+                .audit()
+                .iter()
+                .map(|line| line["event"].as_str().unwrap().to_owned())
+                .filter(|event| event.starts_with("lease."))
+                .collect();
+            let steps = "granted renewed advanced advanced advanced released granted advanced renewed";
+            assert_eq!(events, steps.split(' ').map(|step| format!("lease.{step}")).collect::<Vec<_>>(), "{init:?}");
+            world.assert_log_is_whole();
+        }
+    }
+}
+
+/// Every way to move a lease that is somebody's, and what it is refused with. Each is a forced push, so that only the gate
+/// stands in its way, and after each everything is as it was.
+#[test]
+fn what_is_not_the_holders_next_step_is_refused_and_changes_nothing() {
+    let world = World::new(&any_git());
+    let lease = LeaseOf::repo(&world);
+    let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
+    lease.take(&anna, 1, "first").assert_landed();
+    lease.write(&anna, "main", 1, "first").assert_landed();
+    lease.release(&anna, 2, "first").assert_landed();
+    let anna = anna.again();
+    lease.take(&anna, 3, "released").assert_landed();
+    let (at, parent) = (lease.at().unwrap(), lease.parents_of(&lease.at().unwrap()));
+    let proof = vec![anna.proof("repo")];
+    let held = |agent: &Agent, token| agent.lease(token, "held", "released");
+    let step = |message: &str| vec![lease.record("lease", message, &parent)];
+    let new = |agent: &Agent, message: &str, parents: &[String]| {
+        vec![lease.record("lease", message, parents), lease.record("beat", &agent.beat(""), &[])]
+    };
+    let renamed = Agent { name: "mallory".to_owned(), ..anna.clone() };
+    let rekeyed = Agent { secret: bob.secret.clone(), ..anna.clone() };
+    let slower = Agent { ttl: "86400s".to_owned(), ..anna.clone() };
+    let beat = |agent: &Agent| vec![lease.record("beat", &agent.beat(""), &[])];
+    let at_list = [at];
+    for (what, refspecs, options, code) in [
+        ("an advance without a secret", step(&held(&anna, 4)), vec![], "FENCE-LEASE-REQUIRED"),
+        ("an advance with another's", step(&held(&anna, 4)), vec![bob.proof("repo")], "FENCE-LEASE-INVALID"),
+        ("an advance by two", step(&held(&anna, 5)), proof.clone(), "FENCE-LEASE-INVALID"),
+        ("an advance by none", step(&held(&anna, 3)), proof.clone(), "FENCE-LEASE-INVALID"),
+        ("an advance back", step(&held(&anna, 2)), proof.clone(), "FENCE-LEASE-INVALID"),
+        ("another name", step(&held(&renamed, 4)), proof.clone(), "FENCE-LEASE-INVALID"),
+        ("another secret", step(&held(&rekeyed, 4)), proof.clone(), "FENCE-LEASE-INVALID"),
+        ("another TTL", step(&held(&slower, 4)), proof.clone(), "FENCE-LEASE-INVALID"),
+        (
+            "a history that grows",
+            vec![lease.record("lease", &held(&anna, 4), &at_list)],
+            proof.clone(),
+            "FENCE-LEASE-INVALID",
+        ),
+        (
+            "a history that is cut",
+            vec![lease.record("lease", &held(&anna, 4), &[])],
+            proof.clone(),
+            "FENCE-LEASE-INVALID",
+        ),
+        ("a release with a token", step(&anna.lease(4, "released", "released")), proof.clone(), "FENCE-LEASE-INVALID"),
+        ("a release without a secret", step(&anna.lease(3, "released", "released")), vec![], "FENCE-LEASE-REQUIRED"),
+        ("a rewind", vec![format!("{}:{}", parent[0], lease.name("lease"))], vec![], "FENCE-LEASE-HELD"),
+        ("a rewind by the holder", vec![format!("{}:{}", parent[0], lease.name("lease"))], proof, "FENCE-LEASE-LOST"),
+        (
+            "a takeover of what is held",
+            new(&bob, &bob.lease(4, "held", "expired"), &at_list),
+            vec![],
+            "FENCE-LEASE-HELD",
+        ),
+        (
+            "the same as a revocation",
+            new(&bob, &bob.lease(4, "released", "revoked"), &at_list),
+            vec![],
+            "FENCE-LEASE-INVALID",
+        ),
+        ("somebody else's beat", beat(&bob), vec![bob.proof("repo")], "FENCE-LEASE-LOST"),
+        ("a beat without a secret", beat(&anna), vec![], "FENCE-LEASE-REQUIRED"),
+        ("a beat with another's", beat(&anna), vec![bob.proof("repo")], "FENCE-LEASE-INVALID"),
+        ("a secret that is none", beat(&anna), vec!["fence-holder=xyz".to_owned()], "FENCE-MALFORMED"),
+    ] {
+        let (refs, lines) = (world.server_ref("refs/"), world.audit().len());
+        let pushed = lease.push(&refspecs, &options);
+        assert_eq!(pushed.code().as_deref(), Some(code), "{what}: {}", pushed.text);
+        pushed.assert_refused(code);
+        assert_eq!(world.server_ref("refs/"), refs, "{what}");
+        assert!(world.audit().len() > lines, "{what} is not on record");
+    }
+    lease.write(&anna, "main", 3, "released").assert_landed();
+    // And when it is free, it is not free for everything.
+    lease.release(&anna, 4, "released").assert_landed();
+    let at = lease.before();
+    let long = Agent { ttl: "90000s".to_owned(), ..bob.clone() };
+    for (what, refspecs, code) in [
+        ("the token that was", new(&bob, &bob.lease(4, "held", "released"), &at), "FENCE-STALE"),
+        ("a token too far", new(&bob, &bob.lease(6, "held", "released"), &at), "FENCE-LEASE-INVALID"),
+        ("another reason", new(&bob, &bob.lease(5, "held", "expired"), &at), "FENCE-LEASE-INVALID"),
+        ("no history", new(&bob, &bob.lease(5, "held", "released"), &[]), "FENCE-LEASE-INVALID"),
+        ("no beat", vec![lease.record("lease", &bob.lease(5, "held", "released"), &at)], "FENCE-LEASE-INVALID"),
+        ("another's beat", new(&anna, &bob.lease(5, "held", "released"), &at), "FENCE-LEASE-INVALID"),
+        ("released at once", new(&bob, &bob.lease(5, "released", "released"), &at), "FENCE-LEASE-INVALID"),
+        ("too long a TTL", new(&long, &long.lease(5, "held", "released"), &at), "FENCE-LEASE-INVALID"),
+    ] {
+        let pushed = lease.push(&refspecs, &[]);
+        assert_eq!(pushed.code().as_deref(), Some(code), "{what}: {}", pushed.text);
+        assert_eq!(lease.before(), at, "{what}");
+    }
+    // It is anna's no more, whatever she has.
+    lease.beat(&anna).assert_refused("FENCE-LEASE-LOST");
+    lease.advance(&anna, 5, "released").assert_refused("FENCE-LEASE-LOST");
+    lease.release(&anna, 4, "released").assert_refused("FENCE-LEASE-LOST");
+    lease.take(&bob, 5, "released").assert_landed();
+    world.assert_log_is_whole();
+}
+
+#[test]
+fn a_grant_too_low_is_told_the_next_number() {
+    let world = World::new(&any_git());
+    let lease = LeaseOf::repo(&world);
+    world.push_token("main", "41").assert_landed();
+    let anna = Agent::new("anna");
+    let told = lease.take(&anna, 1, "first");
+    told.assert_refused("FENCE-STALE");
+    assert_eq!((json(&told)["token"].as_u64(), json(&told)["mark"].as_u64()), (Some(1), Some(41)));
+    lease.take(&anna, 42, "first").assert_landed();
+    assert_eq!(lease.mark(), 41);
+    lease.release(&anna, 42, "first").assert_landed();
+    // 42 was granted and has not written: the mark alone would not tell.
+    let told = lease.take(&Agent::new("bob"), 42, "released");
+    told.assert_refused("FENCE-STALE");
+    assert_eq!(json(&told)["mark"], 42);
+    assert_eq!(world.events("push.rejected").last().unwrap()["mark"], 42);
+}
+
+#[test]
+fn the_last_token_may_be_spent_with_the_release() {
+    let world = World::new(&any_git());
+    let lease = LeaseOf::repo(&world);
+    let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
+    lease.take(&anna, 1, "first").assert_landed();
+    let release = lease.released(&anna, 1, "first");
+    Pushed::from(&lease.write_command(&anna, "main", 1, &release).output().unwrap()).assert_landed();
+    assert_eq!((lease.mark(), &lease.status()["state"]), (1, &"released".into()));
+    // Between leases, too, nobody writes without one.
+    world.push_token("main", "2").assert_refused("FENCE-LEASE-REQUIRED");
+    // Taking and writing are two steps: what is taken together with a branch has never been held.
+    let work = world.commit("hasty");
+    let refspecs = [
+        format!("{work}:refs/heads/main"),
+        lease.record("lease", &bob.lease(2, "held", "released"), &lease.before()),
+        lease.record("beat", &bob.beat(""), &[]),
+    ];
+    lease.push(&refspecs, &["fence-token=2".to_owned()]).assert_refused("FENCE-LEASE-REQUIRED");
+    lease.take(&bob, 2, "released").assert_landed();
+    let released = &world.events("lease.released")[0];
+    assert!(released["held_ms"].is_u64() && released["push"].is_u64());
+}
+
+/// A token that rides with a lease alone would spend itself on nothing, and lock everybody out.
+#[test]
+fn a_huge_token_beside_a_grant_is_not_spent() {
+    let world = World::new(&any_git());
+    let lease = LeaseOf::repo(&world);
+    let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
+    let taking = |agent: &Agent, token| {
+        [
+            lease.record(
+                "lease",
+                &agent.lease(token, "held", if token == 1 { "first" } else { "released" }),
+                &lease.before(),
+            ),
+            lease.record("beat", &agent.beat(""), &[]),
+        ]
+    };
+    lease.push(&taking(&anna, 1), &["fence-token=999999".to_owned()]).assert_landed();
+    lease.release(&anna, 1, "first").assert_landed();
+    lease.push(&taking(&bob, 2), &["fence-token=999999".to_owned()]).assert_landed();
+    assert_eq!(lease.mark(), 1);
+}
+
+#[test]
+fn only_leases_live_below_refs_fence() {
+    for git in gits() {
+        let world = World::new(&git);
+        let lease = LeaseOf::repo(&world);
+        let anna = Agent::new("anna");
+        world.configure("fence.quiet.refs", "refs/heads/quiet/*");
+        world.configure("fence.quiet.mode", "off");
+        for name in [
+            "refs/fence",
+            "refs/fence/repo",
+            "refs/fence/repo/other",
+            "refs/fence/repo/lease/x",
+            "refs/fence/nowhere/lease",
+            "refs/fence/A/lease",
+        ] {
+            world.push(&[&format!("HEAD:{name}")], &[]).assert_refused("FENCE-LEASE-INVALID");
+        }
+        // A fence that is off judges nothing.
+        world.push(&["HEAD:refs/fence/quiet/lease"], &[]).assert_landed();
+        world.push(&[":refs/fence/quiet/lease"], &[]).assert_landed();
+        lease.take(&anna, 1, "first").assert_landed();
+        for part in ["lease", "beat"] {
+            let deleted = lease.push(&[format!(":{}", lease.name(part))], &[anna.proof("repo")]);
+            deleted.assert_refused("FENCE-LEASE-INVALID");
+            assert!(deleted.text.contains("never deleted"), "{}", deleted.text);
+        }
+        let blob = world.ok(world.git("work").args(["hash-object", "-w", "--stdin"]));
+        let tagged = lease.at().unwrap();
+        world.ok(world.git("work").args(["tag", "-f", "-a", "-m", "x", "tagged", &tagged]));
+        let tag = world.ok(world.git("work").args(["rev-parse", "tagged"]));
+        let future = anna.lease(2, "held", "first").replace("Fence-Format: 1", "Fence-Format: 2");
+        let future = commit(&world, &future, &[]);
+        let large = anna.lease(2, "held", "first").replace("\n\n", &format!("\n\n{}\n\n", "x".repeat(70_000)));
+        let large = commit(&world, &large, &[]);
+        let head = world.ok(world.git("work").args(["rev-parse", "HEAD"]));
+        for (object, word) in [
+            (&blob, "a blob"),
+            (&tag, "a tag"),
+            (&future, "of format 2"),
+            (&large, "larger than"),
+            (&head, "not a record"),
+        ] {
+            for part in ["lease", "beat"] {
+                let pushed = raw_or_real(&lease, object, part);
+                pushed.assert_refused("FENCE-LEASE-INVALID");
+                assert!(pushed.text.contains(word), "{}", pushed.text);
+            }
+        }
+        // By another name.
+        world.ok(world.git("server.git").args(["symbolic-ref", "refs/aside/alias", &lease.name("lease")]));
+        world.ok(world.git("server.git").args(["symbolic-ref", "refs/fence/repo/beat", "refs/heads/main"]));
+        world.push(&[&format!("+{head}:refs/aside/alias")], &[]).assert_refused("FENCE-LEASE-INVALID");
+        // Not even by a sign of life that is right in everything else.
+        lease.beat(&anna).assert_refused("FENCE-LEASE-INVALID");
+        assert_eq!(world.server_ref("refs/heads/main"), None);
+        assert_eq!(lease.at().unwrap(), tagged);
+        // Twice in one push.
+        let next = lease.advanced(&anna, 2, "first");
+        let (new, name) = next.split_once(':').unwrap();
+        world.push(&[&format!("{new}:refs/outside/object")], &[]).assert_landed();
+        let there_and_back = [raw::RawCommand::new(&tagged, new, name), raw::RawCommand::new(new, &tagged, name)];
+        let twice = raw::push(&world, &there_and_back, &[anna.proof("repo").as_bytes()]);
+        twice.assert_refused("FENCE-MALFORMED");
+        world.assert_log_is_whole();
+    }
+}
+
+/// Git itself refuses to push some objects to some names. It is the server that must.
+fn raw_or_real(lease: &LeaseOf<'_>, object: &str, part: &str) -> Pushed {
+    let proof = "fence-holder=".to_owned() + &"0".repeat(64);
+    lease.push(&[format!("{object}:{}", lease.name(part))], &[proof])
+}
+
+/// A lease's commits replace each other. Git minds that on branches only, also where it is told to.
+#[test]
+fn leases_move_where_git_wants_branches_to_go_forward() {
+    for git in gits() {
+        let world = World::with(&git, Door::Fence, &["--shared"]);
+        world.configure("receive.denyNonFastForwards", "true");
+        world.configure("receive.denyDeletes", "true");
+        let lease = LeaseOf::repo(&world);
+        let anna = Agent::new("anna");
+        lease.take(&anna, 1, "first").assert_landed();
+        lease.beat(&anna).assert_landed();
+        lease.advance(&anna, 2, "first").assert_landed();
+        lease.release(&anna, 2, "first").assert_landed();
+    }
+}

@@ -107,18 +107,20 @@ impl Git {
 /// Colons separate the list, so a directory with one is quoted, as in C.
 fn quoted(directory: &Path) -> OsString {
     let bytes = directory.as_os_str().as_bytes();
-    if !bytes.contains(&b':') && !bytes.starts_with(b"\"") {
-        return directory.into();
+    if bytes.contains(&b':') || bytes.starts_with(b"\"") {
+        OsString::from_vec(in_double_quotes(bytes))
+    } else {
+        directory.into()
     }
-    let mut quoted = vec![b'"'];
-    for byte in bytes {
-        if matches!(byte, b'"' | b'\\') {
-            quoted.push(b'\\');
-        }
-        quoted.push(*byte);
-    }
-    quoted.push(b'"');
-    OsString::from_vec(quoted)
+}
+
+/// As git reads it in lists of directories and in configuration files.
+pub(crate) fn in_double_quotes(bytes: &[u8]) -> Vec<u8> {
+    let escaped = bytes.iter().flat_map(|byte| {
+        let escape = matches!(byte, b'"' | b'\\').then_some(b'\\');
+        escape.into_iter().chain([*byte])
+    });
+    [b'"'].into_iter().chain(escaped).chain([b'"']).collect()
 }
 
 impl Ran {

@@ -5,7 +5,7 @@
 use crate::{
     address::local_path,
     failure::{Failure, of_file},
-    git::Git,
+    git::{Git, in_double_quotes},
     held::{LeaseDir, write_whole},
     inside::Way,
     local::Local,
@@ -39,10 +39,10 @@ pub(crate) fn settings(
         if chosen.iter().any(|(key, _)| is_of_it(key)) {
             continue;
         }
-        file.extend([b"[remote ", &*quoted(way.name.as_bytes()), b"]\n"].concat());
+        file.extend([b"[remote ", &*in_double_quotes(way.name.as_bytes()), b"]\n"].concat());
         for (key, url) in [("lfspushurl", Some(way.url)), ("lfsurl", way.fetch_url.as_deref())] {
             let Some(endpoint) = url.map(|url| endpoint(url, address)) else { continue };
-            file.extend([b"\t", key.as_bytes(), b" = ", &quoted(&endpoint), b"\n"].concat());
+            file.extend([b"\t", key.as_bytes(), b" = ", &in_double_quotes(&endpoint), b"\n"].concat());
             endpoints.push(endpoint);
         }
     }
@@ -50,9 +50,9 @@ pub(crate) fn settings(
     // a repository can have gets none: pushes to it would go around the fence.
     endpoints.retain(|url| url.ends_with(b"/info/lfs"));
     for url in &endpoints {
-        file.extend([b"[url ", &*quoted(url), b"]\n"].concat());
+        file.extend([b"[url ", &*in_double_quotes(url), b"]\n"].concat());
         for key in ["insteadOf", "pushInsteadOf"] {
-            file.extend([b"\t", key.as_bytes(), b" = ", &quoted(url), b"\n"].concat());
+            file.extend([b"\t", key.as_bytes(), b" = ", &in_double_quotes(url), b"\n"].concat());
         }
     }
     let path = std::path::absolute(dir.path()).unwrap_or_else(|_| dir.path().to_owned()).join("config");
@@ -103,19 +103,6 @@ fn endpoint(url: &OsStr, address: &OsStr) -> Vec<u8> {
     }
 }
 
-/// A value for a configuration file.
-fn quoted(bytes: &[u8]) -> Vec<u8> {
-    let mut quoted = vec![b'"'];
-    for byte in bytes {
-        if matches!(byte, b'"' | b'\\') {
-            quoted.push(b'\\');
-        }
-        quoted.push(*byte);
-    }
-    quoted.push(b'"');
-    quoted
-}
-
 /// A path as a pattern that matches it alone.
 fn literal(path: &OsStr) -> Vec<u8> {
     let is_special = |byte: u8| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\');
@@ -136,6 +123,6 @@ mod tests {
         assert_eq!(at("git@h:/srv/app.git"), "git+ssh://git@h/srv/app.git");
         assert_eq!(at("../app.git"), "file:///./srv/app.git");
         assert_eq!(literal(OsStr::new("/a[1]/b*")), br"/a\[1\]/b\*");
-        assert_eq!(quoted(br#"a"b\c"#), br#""a\"b\\c""#);
+        assert_eq!(in_double_quotes(br#"a"b\c"#), br#""a\"b\\c""#);
     }
 }

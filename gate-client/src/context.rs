@@ -65,14 +65,9 @@ impl Context {
     pub(crate) fn client_of(&self, fence: Option<&str>, remote: Remote) -> Result<Client, Failure> {
         let fence = FenceName::parse(fence.unwrap_or(FenceName::REPO).as_bytes())
             .map_err(|e| Failure::usage(e.to_string(), "the fence that every repository has is called 'repo'"))?;
-        Ok(Client {
-            local: self.local.clone(),
-            remote,
-            fence,
-            clock: Clock::of(&self.environment),
-            until: None,
-            stop: None,
-        })
+        let mut local = self.local.clone();
+        remote.way.shown_to(&mut local.git);
+        Ok(Client { local, remote, fence, clock: Clock::of(&self.environment), until: None, stop: None })
     }
 
     /// The lease that is held here: that of the run that this is in, or the one that was acquired.
@@ -81,7 +76,7 @@ impl Context {
             let is_meant = place.fence.as_deref().is_none_or(|fence| fence == held.fence.as_str())
                 && place.remote.as_deref().is_none_or(|remote| remote == held.remote || remote == held.url);
             if is_meant {
-                let remote = Remote { name: held.remote.clone(), url: held.url.clone() };
+                let remote = self.local.remote_at(&held.remote, &held.url);
                 return Ok((self.client_of(Some(held.fence.as_str()), remote)?, dir));
             }
         }

@@ -16,7 +16,7 @@ use crate::{
     helper_protocol::{CAPABILITIES, Heard, Line, Options, Update, error, listing, ok, reason_in},
     holding::{Moved, Step},
     inside::lease_of,
-    local::{Local, Remote},
+    local::{Local, Remote, Way},
     sending::{Sending, plain_push},
     surroundings::Environment,
 };
@@ -56,6 +56,7 @@ struct Helper {
     git: Git,
     name: OsString,
     url: OsString,
+    way: Way,
     /// The lease that pushes to it belong to.
     lease: Option<LeaseDir>,
     clock: Clock,
@@ -101,11 +102,13 @@ impl Helper {
         let lease = lease_of(environment, url, &dir);
         let mut git = Git { dir, environment: environment.without_helper() };
         let url = with_password(&git, name, url, lease.as_ref());
-        keep_proxy(&mut git, name, &url);
+        let way = Way::of(&git, name, &url);
+        way.shown_to(&mut git);
         Ok(Helper {
             git,
             name: name.to_owned(),
             url,
+            way,
             lease,
             clock: Clock::of(environment),
             options: Options::default(),
@@ -147,7 +150,7 @@ impl Helper {
 
     fn list(&self, for_push: bool) -> Result<Vec<u8>, Over> {
         let mut ask = self.git.command(["ls-remote", "--symref"]);
-        ask.args(self.program("uploadpack", "--upload-pack=")).arg("--").arg(&self.url);
+        ask.args(&self.way.upload_pack).arg("--").arg(&self.url);
         let said = aloud(&mut ask)?;
         // Git itself has said why not.
         if !said.status.success() {
@@ -205,7 +208,6 @@ impl Helper {
             sending.refspecs = updates.iter().map(Update::refspec).collect();
             sending.options.extend_from_slice(self.options.push_options());
             sending.arguments = self.options.push_arguments(updates);
-            sending.arguments.extend(self.program("receivepack", "--receive-pack="));
             sending.how.aloud = true;
         });
         match pushed {
@@ -229,7 +231,7 @@ impl Helper {
         // What is wrong is said once, by the git that the user started.
         settings.push(("advice.pushUpdateRejected".into(), "false".into()));
         git.environment.set_settings(&settings);
-        let remote = Remote { name: held.remote.clone(), url: url.to_owned() };
+        let remote = Remote { name: held.remote.clone(), url: url.to_owned(), way: self.way.clone() };
         Ok(Client {
             local: Local { git, common_dir, hash },
             remote,
@@ -244,7 +246,7 @@ impl Helper {
     fn push_unfenced(&self, updates: &[Update]) -> Result<Vec<u8>, Over> {
         let mut push = plain_push(&self.git, self.options.push_options());
         push.args(self.options.atomic.then_some("--atomic")).args(self.options.dry_run.then_some("--dry-run"));
-        push.args(self.options.push_arguments(updates)).args(self.program("receivepack", "--receive-pack="));
+        push.args(self.options.push_arguments(updates)).args(&self.way.receive_pack);
         push.arg("--").arg(&self.url).args(updates.iter().map(Update::refspec));
         let said = aloud(&mut push)?;
         let answers = refs_in(&said.stdout);
@@ -275,7 +277,7 @@ impl Helper {
             fetch.args(["--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-prune"]);
             fetch.args(["--recurse-submodules=no", "--refmap="]).args(self.options.fetch_arguments());
             if !by_name {
-                fetch.args(self.program("uploadpack", "--upload-pack="));
+                fetch.args(&self.way.upload_pack);
             }
             fetch.arg("--").arg(if by_name { &self.name } else { &self.url }).args(wants);
             if !aloud(&mut fetch)?.status.success() {
@@ -283,17 +285,6 @@ impl Helper {
             }
         }
         Ok(())
-    }
-
-    /// The program that is configured for the other side of this remote, as an argument.
-    fn program(&self, key: &str, option: &str) -> Option<OsString> {
-        let mut name = OsString::from("remote.");
-        name.push(&self.name);
-        name.push(format!(".{key}"));
-        let found = self.git.lines_of([OsStr::new("config"), "--get".as_ref(), &name], b'\n').pop()?;
-        let mut argument = OsString::from(option);
-        argument.push(found);
-        Some(argument)
     }
 }
 
@@ -308,23 +299,6 @@ fn with_password(git: &Git, name: &OsStr, url: &OsStr, lease: Option<&LeaseDir>)
     written.push(name.to_owned());
     written.extend(lease.and_then(|dir| dir.held().ok()).map(|held| held.url.into()));
     written.into_iter().find(|written| without_password(written) == *url).unwrap_or_else(|| url.to_owned())
-}
-
-/// What is configured for a remote by name counts for its URL.
-fn keep_proxy(git: &mut Git, name: &OsStr, url: &OsStr) {
-    if !url.as_bytes().starts_with(b"http") || name == url {
-        return;
-    }
-    let mut settings = git.environment.settings();
-    let before = settings.len();
-    for key in [".proxy", ".proxyAuthMethod"] {
-        let of = |remote: &OsStr| [OsStr::new("remote."), remote, OsStr::new(key)].into_iter().collect::<OsString>();
-        let found = git.lines_of([OsStr::new("config"), "--get".as_ref(), &of(name)], b'\n').pop();
-        settings.extend(found.map(|value| (of(url), value)));
-    }
-    if settings.len() > before {
-        git.environment.set_settings(&settings);
-    }
 }
 
 /// Why this ref did not move: what was said of it, and the gate's code in front of it. Where only others

@@ -2,7 +2,11 @@
 
 use crate::{failure::Failure, git::Git, surroundings::Environment};
 use git_fence_core::text;
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 /// The user's repository.
 #[derive(Debug, Clone)]
@@ -14,11 +18,57 @@ pub(crate) struct Local {
     pub(crate) hash: gix::hash::Kind,
 }
 
-/// A remote: how the user names it, and where pushes to it go.
+/// A remote: how the user names it, where pushes to it go, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Remote {
     pub(crate) name: String,
     pub(crate) url: String,
+    pub(crate) way: Way,
+}
+
+/// What is configured for a remote by its name, and git would not apply to its URL, which is what we hand to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// The programs on the other side, as arguments.
+    pub(crate) receive_pack: Option<OsString>,
+    pub(crate) upload_pack: Option<OsString>,
+    /// The way to http(s), as settings of the URL.
+    proxy: Vec<(OsString, OsString)>,
+}
+
+impl Way {
+    pub(crate) fn of(git: &Git, name: &OsStr, url: &OsStr) -> Way {
+        let mut way = Way::default();
+        if name == url {
+            return way;
+        }
+        let keys = r"^remote\..*\.(proxy|proxyauthmethod|receivepack|uploadpack)$";
+        let prefix = [b"remote.", name.as_bytes(), b"."].concat();
+        for entry in git.lines_of(["config", "-z", "--get-regexp", keys], 0) {
+            let Some(rest) = entry.as_bytes().strip_prefix(&*prefix) else { continue };
+            let mut parts = rest.splitn(2, |byte| *byte == b'\n');
+            let (key, value) = (parts.next().unwrap_or_default(), OsStr::from_bytes(parts.next().unwrap_or_default()));
+            let argument = |option: &str| Some([OsStr::new(option), value].into_iter().collect());
+            match key {
+                b"receivepack" => way.receive_pack = argument("--receive-pack="),
+                b"uploadpack" => way.upload_pack = argument("--upload-pack="),
+                b"proxy" | b"proxyauthmethod" if url.as_bytes().starts_with(b"http") => {
+                    let key = [OsStr::new("remote."), url, OsStr::new("."), OsStr::from_bytes(key)];
+                    way.proxy.push((key.into_iter().collect(), value.to_owned()));
+                }
+                _ => {}
+            }
+        }
+        way
+    }
+
+    /// `git`, which finds the way to the URL as it would to the name.
+    pub(crate) fn shown_to(&self, git: &mut Git) {
+        if !self.proxy.is_empty() {
+            let settings = [git.environment.settings(), self.proxy.clone()].concat();
+            git.environment.set_settings(&settings);
+        }
+    }
 }
 
 impl Local {
@@ -54,18 +104,24 @@ impl Local {
         }
         match self.git.ask(["remote", "get-url", "--push", "--all", &name]) {
             Ok(urls) => match urls.lines().collect::<Vec<_>>()[..] {
-                [url] => Ok(Remote { name, url: url.to_owned() }),
+                [url] => Ok(self.remote_at(&name, url)),
                 _ => Err(Failure::usage(
                     format!("the remote '{name}' has several push URLs, and a lease lives in one repository"),
                     format!("name the URL:  --remote URL,  as in  git remote get-url --push --all {name}"),
                 )),
             },
-            Err(_) if name.contains(['/', ':']) => Ok(Remote { url: name.clone(), name }),
+            Err(_) if name.contains(['/', ':']) => Ok(self.remote_at(&name, &name)),
             Err(_) => Err(Failure::usage(
                 format!("there is no remote of the name {}", text::quoted(name.as_bytes())),
                 "git remote -v  lists those there are; a URL or a path will do as well",
             )),
         }
+    }
+
+    /// The remote called `name`, whose URL is known.
+    pub(crate) fn remote_at(&self, name: &str, url: &str) -> Remote {
+        let way = Way::of(&self.git, OsStr::new(name), OsStr::new(url));
+        Remote { name: name.to_owned(), url: url.to_owned(), way }
     }
 
     fn usual_remote(&self) -> Result<String, Failure> {

@@ -128,7 +128,8 @@ impl<'a> Mirror<'a> {
         );
         git.environment.set_settings(&settings);
         let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
-        fetch.args(["--recurse-submodules=no", "--refmap=", "--"]).arg(&remote.url);
+        fetch.args(["--recurse-submodules=no", "--refmap="]).args(&remote.way.upload_pack);
+        fetch.arg("--").arg(&remote.url);
         fetch.arg(format!("+refs/fence/{fence}/*:{here}/*"));
         let unreachable = |why: String| Failure::Unreachable { remote: remote.name.clone(), why };
         let ran = run(&mut fetch, how).map_err(|e| unreachable(e.to_string()))?;

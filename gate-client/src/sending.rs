@@ -76,13 +76,13 @@ impl<'a> Sending<'a> {
         let mut undone = Vec::new();
         if !updates.is_empty() {
             let mut push = plain_push(&self.git, &[]);
-            let receive_pack = |argument: &&OsString| argument.as_bytes().starts_with(b"--receive-pack=");
-            push.arg("--dry-run").args(self.arguments.iter().filter(receive_pack)).arg("--");
+            push.arg("--dry-run").args(&self.remote.way.receive_pack).arg("--");
             let refs = refs_in(&self.heard_from(push.arg(self.target()).args(updates))?);
             undone.extend(refs.into_iter().filter(|answer| !answer.up_to_date).map(|answer| answer.name));
         }
         if !deletions.is_empty() {
-            let mut look = self.git.command(["ls-remote", "--refs", "--"]);
+            let mut look = self.git.command(["ls-remote", "--refs"]);
+            look.args(&self.remote.way.upload_pack).arg("--");
             let there = self.heard_from(look.arg(&self.remote.url).args(deletions))?;
             let there = String::from_utf8_lossy(&there).into_owned();
             undone.extend(there.lines().filter_map(|line| Some(line.split_once('\t')?.1.to_owned())));
@@ -110,7 +110,7 @@ impl<'a> Sending<'a> {
             let old = old.as_ref().map_or(String::new(), ToString::to_string);
             push.arg(format!("--force-with-lease={}:{old}", part.of(self.fence)));
         }
-        push.args(&self.arguments).arg("--");
+        push.args(&self.arguments).args(&self.remote.way.receive_pack).arg("--");
         push.arg(self.target()).args(&self.refspecs);
         for (part, _, new) in &self.swaps {
             push.arg(format!("{new}:{}", part.of(self.fence)));

@@ -3,10 +3,12 @@
 use crate::support::{
     World,
     agents::{Agent, Remote, code_of},
-    any_git, signal, text, wait_until, write_script,
+    any_git, sh, signal, text, wait_until, write_script,
 };
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::PathBuf,
     process::Stdio,
@@ -276,6 +278,62 @@ fn connections_are_few() {
         assert_eq!((free, renewed, pushed, advanced, released, again, alone), (2, 1, 1, 1, 1, 2, 3), "{remote:?}");
         assert!(held <= 2, "{remote:?} {held}");
     }
+}
+
+/// Where git lives elsewhere on the server, its programs are configured for the remote by name.
+#[test]
+fn programs_that_are_configured_for_the_remote_are_used_by_every_command() {
+    let world = Remote::Gate.world(&any_git());
+    let a = world.agent("a");
+    for (key, program) in [("receivepack", "git-receive-pack"), ("uploadpack", "git-upload-pack")] {
+        let elsewhere = world.path(key);
+        write_script(&elsewhere, &format!("echo {key} >>{}; exec {program} \"$@\"", sh(world.path("used"))));
+        world.ok(a.git().args(["config", &format!("remote.origin.{key}")]).arg(elsewhere));
+    }
+    let used = || fs::read_to_string(world.path("used")).unwrap_or_default().lines().count();
+    for (args, expected) in [
+        (&["acquire"][..], 2),
+        (&["renew"], 1),
+        (&["push", "origin", "HEAD:main"], 1),
+        (&["push", "--dry-run", "origin", "HEAD:main"], 1),
+        (&["status"], 1),
+        (&["release"], 1),
+        (&["run", "--", "git", "push", "-q", "origin", "HEAD:next"], 5),
+    ] {
+        let before = used();
+        assert_eq!(connections(&a, args), 0, "{args:?} goes past them");
+        assert_eq!(used() - before, expected, "{args:?}");
+    }
+}
+
+/// A proxy that lets nobody through, and says whom it was asked for.
+#[test]
+fn a_proxy_that_is_configured_for_the_remote_is_used() {
+    let world = Remote::Bare.world(&any_git());
+    let a = world.agent("a");
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = proxy.local_addr().unwrap();
+    world.ok(a.git().args(["remote", "set-url", "origin", "http://nowhere.invalid/x.git"]));
+    world.ok(a.git().args(["config", "remote.origin.proxy", &format!("http://{address}")]));
+    let asked = thread::spawn(move || {
+        let mut asked = String::new();
+        for connection in proxy.incoming().map(Result::unwrap) {
+            let mut line = String::new();
+            BufReader::new(&connection).read_line(&mut line).unwrap();
+            if line.is_empty() {
+                break;
+            }
+            asked += &line;
+            write!(&connection, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        }
+        asked
+    });
+    let (code, said) = a.code(&["acquire"]);
+    // A connection that asks for nothing is the end of it.
+    drop(TcpStream::connect(address).unwrap());
+    let asked = asked.join().unwrap();
+    assert_eq!(code, 69, "{said}");
+    assert!(asked.starts_with("GET http://nowhere.invalid/x.git/info/refs"), "{asked}: {said}");
 }
 
 /// A server that dies at a certain point of a push, once.

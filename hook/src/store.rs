@@ -102,11 +102,7 @@ impl Store {
             return Err(Damage::NoLog(path).into());
         }
         let mutex = Mutex::lock(dir, patience).map_err(|e| locking(e, dir.mutex()))?;
-        let log = match OpenOptions::new().read(true).append(true).open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing_log(dir).into()),
-            opened => opened.map_err(Damage::io("open", &path))?,
-        };
-        wait_for_flock(&log, patience).map_err(|e| locking(e, path.clone()))?;
+        let log = lock_log(dir, patience)?;
 
         let (checkpoint, witness) = match belief {
             Belief::InAllThatSpeaksOfIt => (CheckpointFile::read(dir)?, mutex.witness()),
@@ -288,7 +284,11 @@ impl Store {
         let path = self.dir.log();
         room_for(self.head.end).map_err(Damage::io("append to", &path))?;
         if !self.torn.is_empty() {
+            // Only now: whoever waits for its turn reads the log again and again, and writes nothing.
+            let aside = self.aside();
+            self.dir.replace(&aside, &self.torn, false).map_err(Damage::io("write", aside))?;
             self.log.set_len(self.written_end).map_err(Damage::io("truncate", &path))?;
+            self.torn.clear();
         }
         // One write, so that a line is either whole or torn at the very end.
         match (&self.log).write(&self.pending) {
@@ -310,13 +310,16 @@ impl Store {
         }
     }
 
+    /// Where an interrupted append goes. The same under one lock, which is held.
+    fn aside(&self) -> PathBuf {
+        self.dir.free_name_for_torn(self.written_end)
+    }
+
     /// An interrupted append was never acknowledged, and a checkpoint can be made again. Both are
     /// put right, and on record.
     fn record_recovery(&mut self, checkpoint_is_damaged: bool) -> Result<(), StoreError> {
         if !self.torn.is_empty() {
-            let aside = self.dir.free_name_for_torn(self.written_end);
-            self.dir.replace(&aside, &self.torn, false).map_err(Damage::io("write", &aside))?;
-            let name = aside.file_name().unwrap_or_default().display().to_string();
+            let name = self.aside().file_name().unwrap_or_default().display().to_string();
             let reason = format!("a torn last line of {} bytes was set aside in '{name}'", self.torn.len());
             self.append(Event::LogRecovered { reason })?;
         }
@@ -346,6 +349,25 @@ pub(crate) fn missing_log(dir: &FenceDir) -> Damage {
         Damage::LostLog(dir.log())
     } else {
         Damage::NoLog(dir.log())
+    }
+}
+
+/// The log, locked too: where the mutex was deleted while somebody held it, two meet here. That one may have been
+/// rotating, and then what was waited for is the log no more.
+fn lock_log(dir: &FenceDir, patience: &Patience) -> Result<File, StoreError> {
+    let path = dir.log();
+    loop {
+        let log = match OpenOptions::new().read(true).append(true).open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing_log(dir).into()),
+            opened => opened.map_err(Damage::io("open", &path))?,
+        };
+        wait_for_flock(&log, patience).map_err(|e| locking(e, path.clone()))?;
+        if is_same_file(&log, &path) {
+            return Ok(log);
+        }
+        if patience.left().is_zero() {
+            return Err(StoreError::Locked);
+        }
     }
 }
 

@@ -331,6 +331,39 @@ fn a_mutex_that_is_deleted_while_it_is_held_still_keeps_others_out() {
     world.assert_log_is_whole();
 }
 
+/// The mutex was deleted while somebody rotated: the next to come has another one, and waits at the old log.
+#[test]
+fn whoever_waited_at_a_log_that_was_rotated_goes_on_with_the_new_one() {
+    let world = World::new(&any_git());
+    world.configure("fence.wait", FOREVER);
+    world.push_token("main", "5").assert_landed();
+    let path = world.fence_file("audit.jsonl");
+    let old = std::fs::File::open(&path).unwrap();
+    old.lock().unwrap();
+    std::fs::remove_file(world.fence_file("mutex")).unwrap();
+    let push = world.start_push("main", "6");
+    wait_until("it waits at the old log", || others_that_have_open(&path) > 0);
+    // What a rotation does to the name, without the lines that it would move.
+    let (archive, new) = (world.path("archive"), world.path("new"));
+    std::fs::copy(&path, &new).unwrap();
+    std::fs::hard_link(&path, &archive).unwrap();
+    std::fs::rename(&new, &path).unwrap();
+    let before = std::fs::read(&archive).unwrap();
+    old.unlock().unwrap();
+    push.wait().assert_landed();
+    assert_eq!(std::fs::read(&archive).unwrap(), before);
+    assert_eq!(world.mark(), 6);
+    world.assert_log_is_whole();
+}
+
+/// How many other processes have the file at `path` open.
+fn others_that_have_open(path: &std::path::Path) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let others = processes.filter(|process| !process.ends_with(std::process::id().to_string()));
+    let open = others.flat_map(|process| std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten());
+    open.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path)).count()
+}
+
 /// The hook file names its program as interpreter. If that is gone, git cannot start the hook, and
 /// must refuse and not pass.
 #[test]

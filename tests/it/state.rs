@@ -214,6 +214,27 @@ fn a_torn_last_line_is_set_aside_and_that_is_on_record() {
     world.assert_log_is_whole();
 }
 
+/// A push that waits its turn looks at the log again and again. It puts right what is torn when it writes.
+#[test]
+fn a_torn_last_line_is_set_aside_once_however_long_is_waited() {
+    let world = World::new(&any_git());
+    world.stall_update_of("slow");
+    let _go = world.go_in_the_end();
+    let slow = world.start_push("slow", "5");
+    world.pid_in("stalled");
+    let log = world.fence_file("audit.jsonl");
+    let torn = [&fs::read(&log).unwrap()[..], b"{\"seq\":"].concat();
+    fs::write(&log, torn).unwrap();
+    world.configure("fence.wait", "1s");
+    world.push_token("main", "6").assert_refused("FENCE-BUSY");
+    world.go();
+    slow.wait().assert_landed();
+    world.push_token("main", "7").assert_landed();
+    let files = fs::read_dir(world.fence_file("")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(files.filter(|name| name.to_string_lossy().starts_with("torn-")).count(), 1);
+    world.assert_log_is_whole();
+}
+
 #[test]
 fn a_mutex_that_is_deleted_or_garbage_is_made_anew() {
     let world = World::new(&any_git());

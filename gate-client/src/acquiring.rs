@@ -5,15 +5,17 @@ use crate::{
     client::{Client, MOST_TRIES, reasons, used_up},
     clock,
     failure::Failure,
+    git::How,
     held::{Held, LeaseDir, Pulse},
     random,
     reading::{Life, Mirror, Seen, SeenLease},
+    sending::Sending,
 };
 use git_fence_core::{
     Beat, Code, HeldBy, Holder, Lease, LeasePart, LeaseState, Mark, ObjectId, Reason, Secret, Stamp, Token, Ttl,
     next_token,
 };
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// Who wants a lease, and for how long.
 #[derive(Debug, Clone)]
@@ -39,6 +41,18 @@ enum Try {
     Taken(Taken),
     Beaten(Beaten),
 }
+
+/// What a gate says of a lease.
+enum Asked {
+    Held(HeldBy),
+    Free,
+    /// Nobody but git answers.
+    NoGate,
+}
+
+const BUSY: &str = "another push has been moving its refs for longer than the gate waits (FENCE-BUSY)";
+/// How long the last try of somebody who was interrupted may take.
+const LAST_TRY: Duration = Duration::from_secs(10);
 
 /// What is known of a try that somebody else was quicker than, or that git refused.
 #[derive(Debug, Default)]
@@ -155,12 +169,12 @@ impl Client {
             Life::AliveOrLate => !seen.gate(),
         };
         if let Some(theirs) = seen.lease.as_ref().filter(|_| is_alive && !revokes) {
-            let answer = if before.no_gate { None } else { verdict_of(push().ask(&commit)?) };
-            match answer {
-                Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by))),
+            let asked = if before.no_gate { Asked::NoGate } else { self.ask(push(), &commit)? };
+            match asked {
+                Asked::Held(by) => return Ok(Try::Taken(Taken::Theirs(by))),
                 // A gate that does not say that it is held says that it is free.
-                Some(verdict) if verdict.code == Some(Code::LeaseInvalid) => {}
-                _ => return Ok(Try::Taken(Taken::Theirs(held_by(&theirs.lease, left(seen, &sent))))),
+                Asked::Free => {}
+                Asked::NoGate => return Ok(Try::Taken(Taken::Theirs(held_by(&theirs.lease, left(seen, &sent))))),
             }
         }
         let beat = self.beat_of(&lease, None, seen.gate(), &sent);
@@ -168,11 +182,15 @@ impl Client {
         let mut may_try_next_token = true;
         let mut lost_answers = 0;
         loop {
-            let sending = push().swap(LeasePart::Lease, parent.as_ref(), &commit).swap(
+            let mut sending = push().swap(LeasePart::Lease, parent.as_ref(), &commit).swap(
                 LeasePart::Beat,
                 seen.beat_at.as_ref(),
                 &beat,
             );
+            // Whoever was interrupted still has to know what it has taken, or it leaves it held.
+            if lost_answers > 0 && self.is_interrupted() {
+                sending.how = How { within: Some(LAST_TRY), stop: None, ..sending.how };
+            }
             let (refs, verdict) = match sending.send()? {
                 Answer::Landed { verdict, .. } => {
                     let held = self.held(lease, commit, parent, secret, verdict.is_some());
@@ -181,19 +199,22 @@ impl Client {
                 Answer::Refused { refs, verdict } => (refs, verdict),
                 // It may have landed, and it may land yet. The very same objects are pushed again: if
                 // they are there already, git says so, and if they come twice, it is the same lease.
-                Answer::Lost { .. } if lost_answers < MOST_TRIES => {
+                Answer::Lost { .. } if lost_answers < if self.is_interrupted() { 1 } else { MOST_TRIES } => {
                     lost_answers += 1;
                     continue;
                 }
-                Answer::Lost { why } => {
-                    let why = format!("the lease may have been taken, and then lasts {}: {why}", lease.ttl);
-                    return Err(Failure::Unknown { why });
-                }
+                Answer::Lost { why } => return Err(may_be_ours(&lease, &why)),
                 Answer::NoAtomic => return Err(self.no_atomic()),
                 Answer::NoOptions => return Err(self.no_options()),
             };
             // A push of ours whose answer was lost may be what stands in the way of this one.
-            if lost_answers > 0 && self.read()?.lease.is_some_and(|now| now.commit == commit) {
+            if lost_answers > 0
+                && self
+                    .read()
+                    .map_err(|e| may_be_ours(&lease, &e.to_string()))?
+                    .lease
+                    .is_some_and(|now| now.commit == commit)
+            {
                 let held = self.held(lease, commit, parent, secret, verdict.is_some());
                 return self.keep(dir, &held, beat, &sent).map(Try::Taken);
             }
@@ -206,8 +227,11 @@ impl Client {
                 }
                 Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by))),
                 Some(verdict) if verdict.code == Some(Code::Busy) => {
-                    let why = "another push has been moving its refs for longer than the gate waits (FENCE-BUSY)";
-                    return Err(self.unreachable(why.to_owned()));
+                    return Err(if lost_answers > 0 {
+                        may_be_ours(&lease, BUSY)
+                    } else {
+                        self.unreachable(BUSY.to_owned())
+                    });
                 }
                 Some(verdict) if revokes && verdict.code == Some(Code::LeaseInvalid) => {
                     return Err(self.may_not_revoke());
@@ -222,15 +246,36 @@ impl Client {
                 // there was no lease, nobody is asked: the question's ref could be created in its place.
                 None => {
                     let may_ask = !revokes && seen.lease.is_some();
-                    let answer = if may_ask { verdict_of(push().ask(&commit)?) } else { None };
-                    let no_gate = may_ask && answer.is_none();
-                    return Ok(match answer.and_then(|verdict| verdict.holder) {
-                        Some(by) => Try::Taken(Taken::Theirs(by)),
-                        None => Try::Beaten(Beaten { no_gate, at: Some(seen.values()), why: reasons(refs) }),
+                    let asked = if may_ask { self.ask(push(), &commit)? } else { Asked::Free };
+                    let no_gate = matches!(asked, Asked::NoGate);
+                    return Ok(match asked {
+                        Asked::Held(by) => Try::Taken(Taken::Theirs(by)),
+                        _ => Try::Beaten(Beaten { no_gate, at: Some(seen.values()), why: reasons(refs) }),
                     });
                 }
             }
         }
+    }
+
+    /// Asks a gate whether the lease is held. A remote that does not answer has not said that it is.
+    fn ask(&self, push: Sending<'_>, with: &ObjectId) -> Result<Asked, Failure> {
+        match push.ask(with)? {
+            Answer::Landed { verdict: Some(verdict), .. } | Answer::Refused { verdict: Some(verdict), .. } => {
+                match verdict {
+                    Verdict { holder: Some(by), .. } => Ok(Asked::Held(by)),
+                    Verdict { code: Some(Code::LeaseInvalid), .. } => Ok(Asked::Free),
+                    Verdict { code: Some(Code::Busy), .. } => Err(self.unreachable(BUSY.to_owned())),
+                    other => Err(self.refused_by(&other)),
+                }
+            }
+            Answer::Lost { why } => Err(self.unreachable(why)),
+            Answer::Landed { .. } | Answer::Refused { .. } | Answer::NoOptions | Answer::NoAtomic => Ok(Asked::NoGate),
+        }
+    }
+
+    /// Whether somebody wants this to end.
+    fn is_interrupted(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     fn held(&self, lease: Lease, commit: ObjectId, parent: Option<ObjectId>, secret: Secret, gate: bool) -> Held {
@@ -255,11 +300,9 @@ fn left(seen: &Seen, now: &Stamp) -> Duration {
     Duration::from_millis(deadline.saturating_sub(now.unix_ms))
 }
 
-fn verdict_of(answer: Answer) -> Option<Verdict> {
-    match answer {
-        Answer::Landed { verdict, .. } | Answer::Refused { verdict, .. } => verdict,
-        _ => None,
-    }
+/// An answer to our taking the lease was lost, and it could not be found out whether we have it.
+fn may_be_ours(lease: &Lease, why: &str) -> Failure {
+    Failure::Unknown { why: format!("the lease may have been taken, and then lasts {}: {why}", lease.ttl) }
 }
 
 fn next(last: Option<&SeenLease>, mark: Mark) -> Result<Token, Failure> {

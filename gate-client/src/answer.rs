@@ -42,6 +42,15 @@ pub(crate) enum Answer {
     Lost { why: String },
 }
 
+/// What git says of refspecs that it cannot make sense of. Then nothing is sent.
+const NOTHING_SENT: [&str; 5] = [
+    "error: src refspec ",
+    "error: dst refspec ",
+    "error: dst ref ",
+    "error: unable to delete ",
+    "error: The destination you provided is not a full refname",
+];
+
 impl Answer {
     /// Reads the answer of `git push --porcelain --atomic`.
     pub(crate) fn of(ran: &Ran) -> Answer {
@@ -58,7 +67,8 @@ impl Answer {
             return Answer::NoAtomic;
         }
         // Nothing of that name is here: git has not even asked the remote.
-        if refs.is_empty() && said.lines().any(|line| line.starts_with("error: src refspec ")) {
+        let not_sent = |line: &str| NOTHING_SENT.iter().any(|words| line.starts_with(words));
+        if refs.is_empty() && said.lines().any(not_sent) {
             let nowhere =
                 RefAnswer { name: "nothing was sent:".to_owned(), refused: Some(ran.complaint()), up_to_date: false };
             return Answer::Refused { refs: vec![nowhere], verdict };

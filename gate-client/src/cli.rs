@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use std::{
     ffi::OsString,
     io::{self, Write as _},
+    num::NonZero,
     process::ExitCode,
 };
 
@@ -65,8 +66,8 @@ enum Command {
         #[command(flatten)]
         single: Single,
         /// How many
-        #[arg(short = 'n', long, default_value_t = 20)]
-        most: usize,
+        #[arg(short = 'n', long, default_value = "20")]
+        most: NonZero<usize>,
     },
     /// Mark progress: the next heartbeat tells the remote, and --stall-after counts from here
     Progress {
@@ -134,7 +135,7 @@ fn single(command: &Command, environment: Environment) -> ExitCode {
             Command::Release(single) => commands::release(&context, &single.place),
             Command::Revoke { single, wanted } => commands::revoke(&context, &single.place, wanted),
             Command::Status(single) => commands::status(&context, &single.place),
-            Command::Log { single, most } => commands::log(&context, &single.place, *most),
+            Command::Log { single, most } => commands::log(&context, &single.place, most.get()),
             Command::Progress { single, text } => commands::progress(&context, &single.place, text),
             Command::Run(_) | Command::Keeper(_) => Ok(Said::new("", &())),
         }

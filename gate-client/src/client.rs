@@ -80,7 +80,7 @@ impl Client {
         let now = seen.lease.as_ref().map(|SeenLease { lease, .. }| {
             let owner = text::in_quotes(&lease.owner);
             match lease.state {
-                LeaseState::Held => format!("{owner} has it, with token {} ({})", lease.token, why(lease)),
+                LeaseState::Held => format!("{owner} has it, with token {}; {}", lease.token, how_it_came(lease)),
                 LeaseState::Released if lease.is_revocation() => format!("{owner} has taken it away ({})", why(lease)),
                 LeaseState::Released => format!("{owner} had it last and gave it back"),
             }
@@ -134,10 +134,14 @@ impl Client {
     }
 }
 
+/// What its owner said about it.
+pub(crate) fn in_words(lease: &Lease) -> String {
+    lease.words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)))
+}
+
 /// Why the lease came to its owner, in a word or two.
 pub(crate) fn why(lease: &Lease) -> String {
-    let words = lease.words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
-    format!("{}{words}", lease.reason.as_str())
+    format!("{}{}", lease.reason.as_str(), in_words(lease))
 }
 
 /// The same as a sentence about the owner before.
@@ -148,15 +152,20 @@ pub(crate) fn how_it_came(lease: &Lease) -> String {
         Reason::Expired => "the one before had expired",
         Reason::Revoked => "it was taken away",
     };
-    let words = lease.words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
-    format!("{how}{words}")
+    format!("{how}{}", in_words(lease))
 }
 
 pub(crate) fn used_up() -> Failure {
     Failure::broken("the fence's tokens are used up", "the server's operator begins a new fence")
 }
 
+/// Why a push was refused: in the gate's words where it has said something, or else in git's.
+pub(crate) fn in_a_sentence(verdict: Option<&Verdict>, why: &[String]) -> String {
+    verdict.and_then(|verdict| verdict.sentence.clone()).unwrap_or_else(|| why.join("; "))
+}
+
 /// Why refs did not move, in git's words.
 pub(crate) fn reasons(refs: Vec<RefAnswer>) -> Vec<String> {
-    refs.into_iter().filter_map(|answer| Some(format!("{} {}", answer.name, answer.refused?))).collect()
+    let of = |answer: RefAnswer| Some(format!("{} {}", text::one_line(answer.name.as_bytes(), 200), answer.refused?));
+    refs.into_iter().filter_map(of).collect()
 }

@@ -81,7 +81,11 @@ impl Supervised {
             if let (None, Some(command)) = (&last, started) {
                 end_without_keeper(&command, !foreground, grace);
             }
-            tell(last.unwrap_or(Happened::KeeperGone));
+            let without_a_word = || match started {
+                Some(_) => Happened::KeeperGone,
+                None => Happened::CannotStart { not_found: false, why: "its keeper has died".to_owned() },
+            };
+            tell(last.unwrap_or_else(without_a_word));
         })?;
         Ok(Supervised { keeper })
     }

@@ -2,14 +2,14 @@
 
 use crate::{
     acquiring::Taken,
-    client::{Client, how_it_came, why},
+    client::{Client, how_it_came, in_words, why},
     context::{Context, Place, Wanted, orphaned},
     failure::Failure,
     git::How,
     held::{Current, LeaseDir, Progress},
     reading::{Life, Mirror},
 };
-use git_fence_core::{Lease, LeaseId, LeaseState, Token, few_words, text};
+use git_fence_core::{Lease, LeaseId, LeaseState, Reason, Token, few_words, text};
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
@@ -230,16 +230,37 @@ pub(crate) fn log(context: &Context, place: &Place, most: usize) -> Result<Said,
                 "reason": reason, "words": words, "time": seen.time, "commit": seen.commit })
         })
         .collect();
+    let after = [None].into_iter().chain(history.iter().map(Some));
     let prose: Vec<String> = history
         .iter()
-        .map(|seen| {
-            let lease = &seen.lease;
-            let state = if lease.state == LeaseState::Held { "has it" } else { "gave it back" };
-            let owner = text::in_quotes(&lease.owner);
-            format!("{:>8}  {}  {owner} {state}; {}", lease.token, seen.time, how_it_came(lease))
+        .zip(after)
+        .map(|(seen, after)| {
+            let (lease, owner) = (&seen.lease, text::in_quotes(&seen.lease.owner));
+            let what = what_became(lease, after.map(|after| &after.lease));
+            format!("{:>8}  {}  {owner} {what}", lease.token, seen.time)
         })
         .collect();
     Ok(Said::new(if prose.is_empty() { "never held".to_owned() } else { prose.join("\n") }, &rows))
+}
+
+/// What an owner did with the lease, and how it had come to it, where that is not the usual way.
+fn what_became(lease: &Lease, after: Option<&Lease>) -> String {
+    if lease.is_revocation() {
+        return format!("took it away{}", in_words(lease));
+    }
+    let did = match (lease.state, after.map(|after| after.reason)) {
+        (LeaseState::Released, _) => "had it and gave it back",
+        (LeaseState::Held, None) => "has it",
+        (LeaseState::Held, Some(Reason::Expired)) => "had it until it expired",
+        (LeaseState::Held, Some(Reason::Revoked)) => "had it until it was taken away",
+        (LeaseState::Held, Some(Reason::First | Reason::Released)) => "had it",
+    };
+    let how = match lease.reason {
+        Reason::First => "; nobody had it before",
+        Reason::Expired => "; the one before had expired",
+        Reason::Released | Reason::Revoked => "",
+    };
+    format!("{did}{how}{}", in_words(lease))
 }
 
 /// `git fence progress`: marks progress; the next heartbeat carries it to the remote.

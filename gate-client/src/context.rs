@@ -2,6 +2,7 @@
 
 use crate::{
     acquiring::Wish,
+    address::address,
     client::Client,
     clock::Clock,
     failure::Failure,
@@ -58,8 +59,12 @@ impl Context {
     /// The fence and the remote that `place` names, or the run that this is in.
     pub(crate) fn client(&self, place: &Place) -> Result<Client, Failure> {
         let fence = place.fence.as_deref().or_else(|| self.environment.text("GIT_FENCE"));
-        let remote = place.remote.as_deref().or_else(|| self.environment.text("GIT_FENCE_REMOTE"));
-        self.client_of(fence, self.local.remote(remote)?)
+        let remote = match (&place.remote, self.inherited()) {
+            // By where it is: another clone may call another repository by the same name.
+            (None, Some((held, _))) => self.local.remote_at(&held.remote, &held.url),
+            (named, _) => self.local.remote(named.as_deref().or_else(|| self.environment.text("GIT_FENCE_REMOTE")))?,
+        };
+        self.client_of(fence, remote)
     }
 
     pub(crate) fn client_of(&self, fence: Option<&str>, remote: Remote) -> Result<Client, Failure> {
@@ -72,13 +77,15 @@ impl Context {
 
     /// The lease that is held here: that of the run that this is in, or the one that was acquired.
     pub(crate) fn held(&self, place: &Place) -> Result<(Client, LeaseDir), Failure> {
-        if let Some((held, dir)) = self.inherited() {
-            let is_meant = place.fence.as_deref().is_none_or(|fence| fence == held.fence.as_str())
-                && place.remote.as_deref().is_none_or(|remote| remote == held.remote || remote == held.url);
-            if is_meant {
-                let remote = self.local.remote_at(&held.remote, &held.url);
-                return Ok((self.client_of(Some(held.fence.as_str()), remote)?, dir));
-            }
+        let is_meant = |(held, _): &(Held, LeaseDir)| {
+            place.fence.as_deref().is_none_or(|fence| fence == held.fence.as_str())
+                && place.remote.as_deref().is_none_or(|remote| self.leads_to(remote, &held.url))
+        };
+        // An outer run is meant only by the name of its remote.
+        let outer = self.runs().into_iter().rev().filter(|_| place.remote.is_some());
+        if let Some((held, dir)) = self.inherited().into_iter().chain(outer).find(is_meant) {
+            let remote = self.local.remote_at(&held.remote, &held.url);
+            return Ok((self.client_of(Some(held.fence.as_str()), remote)?, dir));
         }
         let client = self.client(place)?;
         if self.is_orphan(&client) {
@@ -92,6 +99,12 @@ impl Context {
             )
         })?;
         Ok((client, dir))
+    }
+
+    /// Whether what is called `remote` here is the repository at `url`: another clone may mean another by that name.
+    fn leads_to(&self, remote: &str, url: &str) -> bool {
+        let place = |url: &str| address(OsStr::new(url), &self.local.git.dir);
+        self.local.remote(Some(remote)).is_ok_and(|here| here.url == url || place(&here.url) == place(url))
     }
 
     /// The lease of the run that this is in.
@@ -112,9 +125,10 @@ impl Context {
     }
 
     /// The leases of all runs that this is in, the innermost last.
-    pub(crate) fn outer_runs(&self) -> Vec<Held> {
+    pub(crate) fn runs(&self) -> Vec<(Held, LeaseDir)> {
         let dirs = self.environment.get("GIT_FENCE_RUNS").unwrap_or_default();
-        std::env::split_paths(dirs).filter_map(|dir| LeaseDir::at(&dir).held().ok()).collect()
+        let dirs = std::env::split_paths(dirs).map(|dir| LeaseDir::at(&dir));
+        dirs.filter_map(|dir| Some((dir.held().ok()?, dir))).collect()
     }
 
     pub(crate) fn wish(&self, wanted: &Wanted) -> Result<Wish, Failure> {

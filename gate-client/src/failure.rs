@@ -99,11 +99,14 @@ impl Failure {
             Failure::Lost { .. } => {
                 "stop: another run may have gone on from here. Do not pick another number. To start over,  git fence acquire".to_owned()
             }
-            Failure::Refused { .. } => "mend what the lines above name, and push again".to_owned(),
+            Failure::Refused { why } if why.contains("FENCE-STALE") => {
+                "stop: a newer run has written here. Do not pick another number".to_owned()
+            }
+            Failure::Refused { .. } => "nothing was moved. Mend what it names, and try again".to_owned(),
             Failure::Unknown { .. } => {
                 "the next command on this lease finds out before it does anything else, as  git fence advance;  without a lease, look with  git ls-remote".to_owned()
             }
-            Failure::DidNotLand { .. } => "the lease is still ours: push again".to_owned(),
+            Failure::DidNotLand { .. } => "nothing of it will land any more: push again".to_owned(),
             Failure::InPart { .. } => {
                 "the server was stopped while it moved the refs, or somebody has moved them since. Look with  git ls-remote,  and push again".to_owned()
             }

@@ -128,10 +128,25 @@ impl Ran {
     pub(crate) fn complaint(&self) -> String {
         let said = String::from_utf8_lossy(&self.stderr);
         let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let worst = lines.iter().find(|line| line.starts_with("fatal: ") || line.starts_with("error: "));
+        let is_bad = |line: &&&str| line.starts_with("fatal: ") || line.starts_with("error: ");
+        // Of a connection that failed git says only that it did; what was wrong with it comes from ssh, before.
+        let says_nothing = |line: &&&str| line.contains("Could not read from remote repository");
+        let worst = lines.iter().find(is_bad).filter(|line| !says_nothing(line));
+        let before = || lines.iter().position(|line| says_nothing(&line)).and_then(|at| lines.get(at.checked_sub(1)?));
+        let worst = worst.or_else(before).or(lines.iter().find(is_bad));
         let line = worst.or(lines.last()).copied().unwrap_or("git said nothing");
         let line = line.strip_prefix("fatal: ").or_else(|| line.strip_prefix("error: ")).unwrap_or(line);
         text::one_line(line.as_bytes(), 200)
+    }
+}
+
+impl Ran {
+    /// Whether a push has ended before anything was sent: git has not even heard what refs there are.
+    pub(crate) fn has_not_begun(&self) -> bool {
+        let said = String::from_utf8_lossy(&self.stderr);
+        ["Could not read from remote repository", "hung up upon initial contact", "fatal: unable to access "]
+            .iter()
+            .any(|words| said.contains(words))
     }
 }
 

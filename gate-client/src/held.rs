@@ -49,6 +49,23 @@ pub(crate) struct Held {
     pub(crate) pending: Option<Pending>,
 }
 
+impl Held {
+    /// The same lease, now at `commit`.
+    pub(crate) fn moved_to(&self, lease: Lease, commit: ObjectId) -> Held {
+        Held { lease, commit, pending: None, ..self.clone() }
+    }
+
+    /// The same lease, where it was: the push that was under way has not landed and will not.
+    pub(crate) fn unmoved(&self) -> Held {
+        Held { pending: None, ..self.clone() }
+    }
+
+    /// The same, once it is known whether there is a gate: what was sent without knowing was not taken.
+    pub(crate) fn with_gate(&self, gate: bool) -> Held {
+        Held { gate, ..self.unmoved() }
+    }
+}
+
 /// What a push wanted to make of the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pending {

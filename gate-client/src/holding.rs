@@ -2,13 +2,13 @@
 
 use crate::{
     answer::{Answer, RefAnswer, Verdict},
-    client::{Client, MOST_TRIES, reasons, used_up},
+    client::{Client, MOST_TRIES, in_a_sentence, reasons, used_up},
     clock,
     failure::Failure,
     held::{Held, LeaseDir, Pending, Pulse},
     random,
     reading::{Mirror, SeenLease},
-    sending::Sending,
+    sending::{Looked, Sending},
 };
 use git_fence_core::{Code, Lease, LeasePart, LeaseState, Mark, ObjectId, Stamp, Token, next_token};
 
@@ -89,7 +89,7 @@ impl Client {
     pub(crate) fn advance(&self, dir: &LeaseDir) -> Result<Token, Failure> {
         match self.push_held(dir, Step::Advance, &mut |_| {})? {
             Moved::Landed { .. } => Ok(dir.held()?.lease.token),
-            Moved::Refused { why, .. } => Err(Failure::Refused { why: why.join("; ") }),
+            Moved::Refused { why, verdict } => Err(Failure::Refused { why: in_a_sentence(verdict.as_ref(), &why) }),
         }
     }
 
@@ -101,7 +101,12 @@ impl Client {
                 dir.remove();
                 Ok(())
             }
-            Ok(Moved::Refused { why, .. }) => Err(Failure::Refused { why: why.join("; ") }),
+            Ok(Moved::Refused { why, verdict }) => {
+                let why = in_a_sentence(verdict.as_ref(), &why);
+                // Worth another try: somebody else's push took its time.
+                let is_busy = verdict.is_some_and(|verdict| verdict.code == Some(Code::Busy));
+                Err(if is_busy { Failure::DidNotLand { why } } else { Failure::Refused { why } })
+            }
             Err(lost @ Failure::Lost { .. }) => {
                 dir.remove();
                 Err(lost)
@@ -126,7 +131,11 @@ impl Client {
         let mirror = Mirror::open(&self.local)?;
         let objects = [mirror.objects(), dir.objects()];
         let objects = [&*objects[0], &*objects[1]];
-        for _ in 0..2 {
+        for _ in 0..MOST_TRIES {
+            // It has been found out that a release landed whose answer was lost.
+            if held.lease.state == LeaseState::Released {
+                return given_back_before(&held, step);
+            }
             let token = held.lease.token;
             let (lease, commit) = self.next_record(dir, &held, step)?;
             let mut push = self.sending(&objects).swap(LeasePart::Lease, Some(&held.commit), &commit);
@@ -137,62 +146,57 @@ impl Client {
                     .option(format!("fence-owner={}", held.lease.owner));
             }
             along(&mut push);
+            push.remember_what_is_meant();
             held.pending = Some(Pending { lease: lease.clone(), commit: commit.clone() });
             dir.set_held(&held)?;
-            let answer = push.send()?;
-            if !matches!(answer, Answer::Lost { .. }) {
-                held.pending = None;
-                dir.set_held(&held)?;
-            }
-            match answer {
+            // What is pending stays on disk until it is known what became of it: whoever dies before finds out.
+            match push.send()? {
                 Answer::Landed { refs, .. } => {
-                    held = Held { lease, commit, ..held };
-                    dir.set_held(&held)?;
+                    dir.set_held(&held.moved_to(lease, commit))?;
                     return Ok(Moved::Landed { token, refs });
                 }
                 Answer::Lost { why } => {
                     return match self.settle(dir, &mut held) {
-                        Ok(true) => landed_whole(&push, token, why),
-                        Ok(false) => Err(Failure::DidNotLand { why }),
+                        Ok(became) => what_to_say(became, &push, token, why),
                         Err(Failure::Unreachable { .. }) => Err(Failure::Unknown { why }),
                         Err(other) => Err(other),
                     };
                 }
                 // The gate is gone since the lease was taken: git's own compare-and-swap is left.
-                Answer::NoOptions if held.gate => {
-                    held.gate = false;
-                    dir.set_held(&held)?;
+                Answer::NoOptions if held.gate => held = held.with_gate(false),
+                Answer::NoOptions => {
+                    dir.set_held(&held.unmoved())?;
+                    return Err(self.no_options());
                 }
-                Answer::NoOptions => return Err(self.no_options()),
-                Answer::NoAtomic => return Err(self.no_atomic()),
+                Answer::NoAtomic => {
+                    dir.set_held(&held.unmoved())?;
+                    return Err(self.no_atomic());
+                }
                 // The gate came after the lease, or the answer to our acquiring was lost.
-                Answer::Refused { verdict: Some(_), .. } if !held.gate => {
-                    held.gate = true;
-                    dir.set_held(&held)?;
-                }
+                Answer::Refused { verdict: Some(_), .. } if !held.gate => held = held.with_gate(true),
                 Answer::Refused { verdict, refs } => {
-                    let code = verdict.as_ref().and_then(|verdict| verdict.code);
-                    let may_be_lost = match code {
-                        None => refs.iter().any(|answer| answer.refused.as_deref().is_some_and(may_mean_lost)),
-                        Some(code) => {
-                            matches!(code, Code::Stale | Code::LeaseLost | Code::LeaseRequired | Code::LeaseInvalid)
-                        }
-                    };
-                    if may_be_lost {
-                        let seen = self.read()?;
-                        // A transaction that failed half way: the lease's ref moved, and another could not.
-                        if seen.lease.as_ref().is_some_and(|now| now.commit == commit) {
-                            held = Held { lease, commit, ..held };
-                            dir.set_held(&held)?;
-                            return landed_whole(&push, token, reasons(refs).join("; "));
-                        }
-                        if seen.lease.as_ref().is_none_or(|now| now.commit != held.commit) {
-                            return Err(self.lost(&seen));
-                        }
+                    if !may_be_lost(verdict.as_ref(), &refs) {
+                        dir.set_held(&held.unmoved())?;
+                        return Ok(Moved::Refused { why: reasons(refs), verdict });
                     }
-                    return Ok(Moved::Refused { why: reasons(refs), verdict });
+                    let seen = self.read()?;
+                    match seen.lease.as_ref().filter(|now| now.lease.id == held.lease.id) {
+                        Some(now) if now.commit == held.commit => {
+                            dir.set_held(&held.unmoved())?;
+                            return Ok(Moved::Refused { why: reasons(refs), verdict });
+                        }
+                        // A transaction that failed half way: the lease's ref moved, and another could not.
+                        Some(now) if now.commit == commit => {
+                            dir.set_held(&held.moved_to(lease, commit))?;
+                            return what_to_say(Became::Landed, &push, token, reasons(refs).join("; "));
+                        }
+                        // Ours, and not where we left it: what we know of it is old.
+                        Some(now) => held = held.moved_to(now.lease.clone(), now.commit.clone()),
+                        None => return Err(self.lost(&seen)),
+                    }
                 }
             }
+            dir.set_held(&held)?;
         }
         Err(Failure::Refused { why: "the remote's gate refuses the lease".to_owned() })
     }
@@ -200,51 +204,73 @@ impl Client {
     /// Finds out what became of a push whose answer was lost. That the lease shows the old commit does
     /// not say that it failed: it can land seconds later. So the lease is moved on from that commit by
     /// a compare-and-swap: if that succeeds, the lost push did not land and never will.
-    fn settle(&self, dir: &LeaseDir, held: &mut Held) -> Result<bool, Failure> {
-        let Some(pending) = held.pending.clone() else { return Ok(true) };
+    fn settle(&self, dir: &LeaseDir, held: &mut Held) -> Result<Became, Failure> {
+        let Some(pending) = held.pending.clone() else { return Ok(Became::Landed) };
         let mirror = Mirror::open(&self.local)?;
         let objects = [mirror.objects(), dir.objects()];
-        let (lease, commit) = self.next_record(dir, held, Step::Advance)?;
-        let mut push = self.sending(&[&objects[0], &objects[1]]).swap(LeasePart::Lease, Some(&held.commit), &commit);
-        if held.gate {
-            push = push.option(secret_option(held));
+        for _ in 0..2 {
+            let (lease, commit) = self.next_record(dir, held, Step::Advance)?;
+            let mut push = self.sending(&[&objects[0], &objects[1]]);
+            push = push.swap(LeasePart::Lease, Some(&held.commit), &commit);
+            if held.gate {
+                push = push.option(secret_option(held));
+            }
+            match push.send()? {
+                Answer::Landed { .. } => {
+                    *held = held.moved_to(lease, commit);
+                    dir.set_held(held)?;
+                    return Ok(Became::Nothing);
+                }
+                // This very push may be the one that landed: the next settling sees that.
+                Answer::Lost { why } => return Err(self.unreachable(why)),
+                Answer::NoOptions if held.gate => held.gate = false,
+                Answer::NoOptions => return Err(self.no_options()),
+                Answer::NoAtomic => return Err(self.no_atomic()),
+                Answer::Refused { verdict: Some(_), .. } if !held.gate => held.gate = true,
+                Answer::Refused { refs, .. } => {
+                    return self.read_what_became(dir, held, &pending, &mirror, &reasons(refs).join("; "));
+                }
+            }
+            dir.set_held(held)?;
         }
-        let (landed, lease, commit) = match push.send()? {
-            Answer::Landed { .. } => (false, lease, commit),
-            // This very push may be the one that landed: the next settling sees that.
-            Answer::Lost { why } => return Err(self.unreachable(why)),
-            Answer::NoOptions => return Err(self.no_options()),
-            Answer::NoAtomic => return Err(self.no_atomic()),
-            Answer::Refused { refs, .. } => {
-                let seen = self.read()?;
-                let landed = || -> Result<bool, Failure> {
-                    let history = mirror.history(seen.lease.clone(), &self.fence, LONGEST_HISTORY)?;
-                    Ok(history.iter().any(|then| then.commit == pending.commit))
-                };
-                match seen.lease.as_ref().filter(|now| now.lease.id == held.lease.id) {
-                    Some(now) if now.commit == pending.commit => (true, pending.lease.clone(), pending.commit.clone()),
-                    // Not moved by either, and the lost push may still be under way.
-                    Some(now) if now.commit == held.commit => return Err(self.unreachable(reasons(refs).join("; "))),
-                    // An earlier attempt at settling landed, and its answer was lost, too.
-                    Some(now) => (false, now.lease.clone(), now.commit.clone()),
+        Err(self.unreachable("its gate comes and goes".to_owned()))
+    }
+
+    /// The same where the lease is not at the commit that it was moved on from.
+    fn read_what_became(
+        &self,
+        dir: &LeaseDir,
+        held: &mut Held,
+        pending: &Pending,
+        mirror: &Mirror<'_>,
+        why: &str,
+    ) -> Result<Became, Failure> {
+        let seen = self.read()?;
+        let now = seen.lease.as_ref().filter(|now| now.lease.id == held.lease.id);
+        let (became, lease, commit) = match now {
+            Some(now) if now.commit == pending.commit => (Became::Landed, &pending.lease, &pending.commit),
+            // Not moved by either, and the lost push may still be under way.
+            Some(now) if now.commit == held.commit => return Err(self.unreachable(why.to_owned())),
+            // An earlier attempt at settling landed, and its answer was lost, too.
+            Some(now) => (Became::Nothing, &now.lease, &now.commit),
+            None => {
+                let history = mirror.history(seen.lease.clone(), &self.fence, LONGEST_HISTORY)?;
+                let landed = history.iter().any(|then| then.commit == pending.commit);
+                match self.lost(&seen) {
                     // What was given back is somebody else's by now, as it should be.
-                    None if pending.lease.state == LeaseState::Released && landed()? => {
-                        (true, pending.lease.clone(), pending.commit.clone())
+                    _ if landed && pending.lease.state == LeaseState::Released => {
+                        (Became::History, &pending.lease, &pending.commit)
                     }
-                    None if landed()? => {
-                        let mut lost = self.lost(&seen);
-                        if let Failure::Lost { now, .. } = &mut lost {
-                            now.insert_str(0, "the push landed; since then, ");
-                        }
-                        return Err(lost);
+                    Failure::Lost { fence, now } if landed => {
+                        return Err(Failure::Lost { fence, now: format!("the push landed; since then, {now}") });
                     }
-                    None => return Err(self.lost(&seen)),
+                    lost => return Err(lost),
                 }
             }
         };
-        *held = Held { lease, commit, pending: None, ..held.clone() };
+        *held = held.moved_to(lease.clone(), commit.clone());
         dir.set_held(held)?;
-        Ok(landed)
+        Ok(became)
     }
 
     fn next_record(&self, dir: &LeaseDir, held: &Held, step: Step) -> Result<(Lease, ObjectId), Failure> {
@@ -258,14 +284,39 @@ impl Client {
     }
 }
 
-/// What to say of a push that took the lease along and was not heard to have landed: that it did, where
-/// all of its refs are where they were to go.
-fn landed_whole(push: &Sending<'_>, token: Token, why: String) -> Result<Moved, Failure> {
-    match push.left_undone() {
-        Ok(refs) if refs.is_empty() => Ok(Moved::Landed { token, refs: Vec::new() }),
-        Ok(refs) => Err(Failure::InPart { refs, why }),
+/// What became of a push whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Became {
+    /// The lease is where the push was to bring it.
+    Landed,
+    /// It was there, and others have had it since.
+    History,
+    /// It did not land, and never will.
+    Nothing,
+}
+
+/// What to say of a push whose answer was not heard: that it landed, only where all of its refs are seen to be
+/// where they were to go.
+fn what_to_say(became: Became, push: &Sending<'_>, token: Token, why: String) -> Result<Moved, Failure> {
+    if became == Became::Nothing {
+        return Err(Failure::DidNotLand { why });
+    }
+    match push.look() {
+        Ok(Looked { undone, there }) if undone.is_empty() => Ok(Moved::Landed { token, refs: there }),
+        Ok(Looked { undone, .. }) if became == Became::Landed => Err(Failure::InPart { refs: undone, why }),
+        Ok(Looked { undone, .. }) => {
+            let names = undone.join(", ");
+            Err(Failure::Unknown { why: format!("others have had the lease since, and {names} moved on: {why}") })
+        }
         Err(Failure::Unreachable { why, .. }) => Err(Failure::Unknown { why }),
         Err(other) => Err(other),
+    }
+}
+
+fn given_back_before(held: &Held, step: Step) -> Result<Moved, Failure> {
+    match step {
+        Step::Release => Ok(Moved::Landed { token: held.lease.token, refs: Vec::new() }),
+        Step::Advance => Err(Failure::Lost { fence: held.fence.clone(), now: "it has been given back".to_owned() }),
     }
 }
 
@@ -275,6 +326,14 @@ fn is_held_by(seen: &SeenLease, held: &Held) -> bool {
 
 fn secret_option(held: &Held) -> String {
     format!("fence-holder={}:{}", held.fence, held.secret.reveal())
+}
+
+/// Whether a refusal can come from a lease that is not ours any more.
+fn may_be_lost(verdict: Option<&Verdict>, refs: &[RefAnswer]) -> bool {
+    match verdict.and_then(|verdict| verdict.code) {
+        None => refs.iter().any(|answer| answer.refused.as_deref().is_some_and(may_mean_lost)),
+        Some(code) => matches!(code, Code::Stale | Code::LeaseLost | Code::LeaseRequired | Code::LeaseInvalid),
+    }
 }
 
 /// Whether git's words for a refusal can come from a lease that has moved. What is surely about the

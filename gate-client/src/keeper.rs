@@ -72,11 +72,15 @@ fn keep(args: &KeeperArgs) -> io::Result<()> {
     let Some(stdin) = take_over(&run)? else { return Ok(()) };
     // For ps and top, which would show it as `exe`.
     let _ = rustix::thread::set_name(c"git-fence-keep");
+    let session = match Process::own() {
+        Ok(own) => own.session,
+        // Whoever cannot see what the command starts cannot end it.
+        Err(e) => return say(&run, &Report::CannotStart { not_found: false, why: e.to_string() }),
+    };
     set_child_subreaper(Some(getpid()))?;
     let (events, happens) = mpsc::channel();
     listen_to_signals(events.clone())?;
     listen_to_run(run.try_clone()?, events)?;
-    let session = Process::own()?.session;
 
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).stdin(stdin);

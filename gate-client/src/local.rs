@@ -1,6 +1,6 @@
 //! The repository that is pushed from, and the remotes that it knows.
 
-use crate::{failure::Failure, git::Git, surroundings::Environment};
+use crate::{address::without_password, failure::Failure, git::Git, surroundings::Environment};
 use git_fence_core::text;
 use std::{
     ffi::{OsStr, OsString},
@@ -110,7 +110,11 @@ impl Local {
                     format!("name the URL:  --remote URL,  as in  git remote get-url --push --all {name}"),
                 )),
             },
-            Err(_) if name.contains(['/', ':']) => Ok(self.remote_at(&name, &name)),
+            Err(_) if name.contains(['/', ':']) => {
+                // Git does not show the password that a URL may have, and neither do we.
+                let shown = without_password(OsStr::new(&name)).to_string_lossy().into_owned();
+                Ok(self.remote_at(&shown, &name))
+            }
             Err(_) => Err(Failure::usage(
                 format!("there is no remote of the name {}", text::quoted(name.as_bytes())),
                 "git remote -v  lists those there are; a URL or a path will do as well",

@@ -3,7 +3,7 @@
 use crate::{
     acquiring::Taken,
     answer::{Answer, RefAnswer, Verdict},
-    client::{Client, reasons},
+    client::{Client, in_a_sentence, reasons},
     commands::Said,
     context::{Context, Place, Wanted, shown},
     failure::Failure,
@@ -43,7 +43,7 @@ pub(crate) struct PushArgs {
     #[arg(short, long)]
     delete: bool,
     /// Only where the ref is at what you expect, as for git push
-    #[arg(long, value_name = "REF:EXPECT")]
+    #[arg(long, value_name = "REF:EXPECT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     force_with_lease: Vec<OsString>,
     /// Only say what would be pushed: no token is spent
     #[arg(short = 'n', long)]
@@ -77,8 +77,10 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Said, Failure> 
         sending.options.extend_from_slice(&args.options);
         sending.arguments = args.arguments();
         // To a remote of a name, so that the remote-tracking refs follow.
-        sending.by_name = context.local.git.ask(["remote", "get-url", &client.remote.name]).is_ok()
-            && !fetches_leases(&context.local.git, &client.remote.name);
+        // What another clone calls by that name is another repository.
+        let named = context.local.git.ask(["remote", "get-url", "--push", "--all", &client.remote.name]);
+        sending.by_name =
+            named.as_ref() == Ok(&client.remote.url) && !fetches_leases(&context.local.git, &client.remote.name);
         sending.how.aloud = true;
     };
     if args.dry_run {
@@ -137,7 +139,8 @@ fn said(moved: Moved, client: &Client) -> Result<Said, Failure> {
             let json = serde_json::json!({
                 "outcome": "landed", "fence": client.fence, "token": token, "moved": moved, "up_to_date": old
             });
-            let what = if moved.is_empty() && !old.is_empty() { "nothing new".to_owned() } else { moved.join(" ") };
+            let shown: Vec<String> = moved.iter().map(|name| text::one_line(name.as_bytes(), 200)).collect();
+            let what = if moved.is_empty() && !old.is_empty() { "nothing new".to_owned() } else { shown.join(" ") };
             Ok(Said::new(format!("landed with token {token}: {what}"), &json))
         }
         Moved::Refused { why, verdict } => refused(&verdict, &why),
@@ -178,23 +181,25 @@ fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Va
     let ran = run(push, &How { aloud: true, ..How::default() });
     let ran = ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
     match Answer::of(&ran) {
+        // The remote was not asked: no token was looked at, let alone spent.
+        Answer::Landed { refs, .. } if refs.iter().all(|answer| answer.up_to_date) => {
+            let json = serde_json::json!({ "outcome": "up-to-date", "fence": client.fence });
+            Ok(Said::new("nothing new: the remote has all of it", &json))
+        }
         Answer::Landed { .. } => Ok(Said::new(prose, json)),
         Answer::Refused { refs, verdict } => refused(&verdict, &reasons(refs)),
         Answer::NoOptions => Err(Failure::broken(
             format!("the remote {} takes no push options", text::in_quotes(&client.remote.name)),
             "put the token into the commit's message instead:  git fence push --token N --trailer",
         )),
-        Answer::Lost { why } if ran.stdout.is_empty() => {
-            Err(Failure::Unreachable { remote: client.remote.name.clone(), why })
-        }
+        Answer::Lost { why } if ran.has_not_begun() => Err(client.unreachable(why)),
         Answer::Lost { why } => Err(Failure::Unknown { why }),
         Answer::NoAtomic => Err(Failure::Refused { why: ran.complaint() }),
     }
 }
 
 fn refused(verdict: &Option<Verdict>, why: &[String]) -> Result<Said, Failure> {
-    let code = verdict.as_ref().and_then(|verdict| verdict.code).map_or(String::new(), |code| format!("{code}: "));
-    Err(Failure::Refused { why: format!("{code}{}", why.join("; ")) })
+    Err(Failure::Refused { why: in_a_sentence(verdict.as_ref(), why) })
 }
 
 /// Puts the token into the message of the commit that a branch is at: the branch moves to a copy of
@@ -254,8 +259,11 @@ fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Resu
 impl PushArgs {
     fn arguments(&self) -> Vec<OsString> {
         let lease = |expect: &OsString| {
-            let mut argument = OsString::from("--force-with-lease=");
-            argument.push(expect);
+            let mut argument = OsString::from("--force-with-lease");
+            if !expect.is_empty() {
+                argument.push("=");
+                argument.push(expect);
+            }
             argument
         };
         self.force_with_lease.iter().map(lease).collect()

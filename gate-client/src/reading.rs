@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, DirBuilder, File},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -84,6 +84,10 @@ impl Seen {
     }
 }
 
+/// Variables by which git is told where a repository is: the user's is not ours.
+const OF_ANOTHER_REPOSITORY: [&str; 5] =
+    ["GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"];
+
 /// The repository of our own.
 #[derive(Debug)]
 pub(crate) struct Mirror<'a> {
@@ -96,14 +100,27 @@ impl<'a> Mirror<'a> {
         let home = home(local);
         DirBuilder::new().recursive(true).mode(0o700).create(&home).map_err(|e| of_file(&home, &e))?;
         let mirror = Mirror { local, dir: home.join("mirror.git") };
-        if !mirror.dir.join("HEAD").exists() {
+        if !mirror.objects().is_dir() {
             let _lock = mirror.lock("mirror.lock", &How::default())?;
-            let format = format!("--object-format={}", local.hash);
-            let made =
-                local.git.ask(["init", "--quiet", "--bare", "--template=", &format, &mirror.dir.to_string_lossy()]);
-            made.map_err(|why| Failure::broken(format!("'{}': {why}", mirror.dir.display()), "make room there"))?;
+            let failed = |why: String| Failure::broken(format!("'{}': {why}", mirror.dir.display()), "make room there");
+            mirror.make(&home).map_err(failed)?;
         }
         Ok(mirror)
+    }
+
+    /// Whole or not at all: it gets its name when it is complete.
+    fn make(&self, home: &Path) -> Result<(), String> {
+        let new = tempfile::Builder::new().prefix("mirror-").tempdir_in(home).map_err(|e| e.to_string())?;
+        let format = format!("--object-format={}", self.local.hash);
+        let mut git = self.local.git.clone();
+        OF_ANOTHER_REPOSITORY.iter().for_each(|name| git.environment.remove(name));
+        git.ask(["init", "--quiet", "--bare", "--template=", &format, &new.path().to_string_lossy()])?;
+        // Somebody else may have made it while this one waited for the lock; and what is not whole is of no use.
+        if !self.objects().is_dir() {
+            let _ = fs::remove_dir_all(&self.dir);
+            fs::rename(new.path(), &self.dir).map_err(|e| e.to_string())?;
+        }
+        Ok(())
     }
 
     /// Where what was fetched is.
@@ -116,10 +133,8 @@ impl<'a> Mirror<'a> {
         let here = format!("refs/remotes/{}/{fence}", name_of_url(&remote.url));
         let _lock = self.lock(&format!("mirror-{}-{fence}.lock", name_of_url(&remote.url)), how)?;
         let mut git = self.local.git.clone();
+        OF_ANOTHER_REPOSITORY.iter().for_each(|name| git.environment.remove(name));
         git.environment.set("GIT_DIR", &self.dir);
-        for name in ["GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"] {
-            git.environment.remove(name);
-        }
         // Credentials, ssh commands and proxies may be configured in the user's repository.
         let mut settings = git.environment.settings();
         let configured = ["config", "config.worktree"].map(|name| self.local.common_dir.join(name));

@@ -92,7 +92,10 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> ExitCode {
         }
     };
     outcome.exit_code = Some(code);
-    if let Err(failure) = outcome.write(args.status_file.as_deref()) {
+    // What is wrong with the file has been said, where that is what was wrong.
+    if let Err(failure) = outcome.write(args.status_file.as_deref())
+        && outcome.outcome != "usage"
+    {
         let _ = io::stderr().write_all(failure.prose().as_bytes());
     }
     if args.json {
@@ -125,8 +128,12 @@ fn run_under_lease(context: &Context, args: &RunArgs, outcome: &mut Outcome) -> 
     let (client, dir) = match take_first_free(&clients, &wish, bounds.wait, &events, &stop)? {
         Won::Ours(client, dir) => (client, dir),
         Won::Nobody(client, by) => return Ok(leave(args, outcome, &client, by)),
-        Won::Interrupted(signal) => {
+        Won::Interrupted(signal, left_behind) => {
             outcome.outcome = "interrupted";
+            if let Some(failure) = left_behind {
+                note(&failure.to_string());
+                outcome.reason = Some(failure.to_string());
+            }
             return Ok(code_of_signal(signal));
         }
     };
@@ -154,8 +161,10 @@ fn run_under_lease(context: &Context, args: &RunArgs, outcome: &mut Outcome) -> 
 
 /// The exit code and the word for how it ended.
 fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) -> Result<u8, Failure> {
-    if let Err(Failure::Unreachable { why, .. } | Failure::Unknown { why }) = &released {
-        note(&format!("the lease could not be given back ({why}): it expires by itself"));
+    if let Some(failure) = released.as_ref().err().filter(|failure| !matches!(failure, Failure::Lost { .. })) {
+        let what = format!("the lease could not be given back ({failure}): it expires by itself");
+        note(&what);
+        outcome.reason = Some(what);
     }
     match (ended, released) {
         (Ended::Lost(failure), _) | (Ended::ByItself(_), Err(failure @ Failure::Lost { .. })) => {
@@ -219,7 +228,7 @@ fn candidates(context: &Context, args: &RunArgs) -> Result<Vec<Client>, Failure>
     if let Some(client) = clients.iter().find(|client| context.is_orphan(client)) {
         return Err(orphaned(client));
     }
-    for held in context.outer_runs() {
+    for (held, _) in context.runs() {
         if let Some(client) = clients.iter().find(|client| client.remote.url == held.url) {
             let what =
                 format!("this is already inside a run that holds fence '{}' of {}", held.fence, client.remote.name);
@@ -237,6 +246,11 @@ impl Bounds {
     fn of(args: &RunArgs) -> Result<Bounds, Failure> {
         let optional =
             |value: &Option<String>, name: &str| value.as_deref().map(|value| duration(value, name)).transpose();
+        for (value, name) in [(&args.max_hold, "--max-hold"), (&args.stall_after, "--stall-after")] {
+            if optional(value, name)?.is_some_and(|length| length.is_zero()) {
+                return Err(Failure::usage(format!("{name} 0 would end the command at once"), "leave it out"));
+            }
+        }
         let wait = duration(&args.wait, "--wait")?;
         let bounds = Bounds {
             wait: if args.if_held == IfHeld::Wait { wait } else { Duration::ZERO },

@@ -1,13 +1,14 @@
 //! The push that moves refs of a lease, alone or together with the user's.
 
 use crate::{
-    answer::{Answer, refs_in},
+    answer::{Answer, RefAnswer, refs_in},
     failure::Failure,
     git::{Git, How, run},
     local::Remote,
 };
 use git_fence_core::{FenceName, LeasePart, ObjectId};
 use std::{
+    collections::HashMap,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -27,9 +28,18 @@ pub(crate) struct Sending<'a> {
     /// What goes along: arguments for `git push`, and the user's refspecs.
     pub(crate) arguments: Vec<OsString>,
     pub(crate) refspecs: Vec<OsString>,
+    /// The commits that the refspecs stood for when they were sent.
+    meant: Vec<OsString>,
     /// Pushed to by name, so that git updates the remote-tracking refs.
     pub(crate) by_name: bool,
     pub(crate) how: How,
+}
+
+/// Which of a push's refs are where it was to bring them.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) there: Vec<RefAnswer>,
+    pub(crate) undone: Vec<String>,
 }
 
 impl<'a> Sending<'a> {
@@ -43,6 +53,7 @@ impl<'a> Sending<'a> {
             options: Vec::new(),
             arguments: Vec::new(),
             refspecs: Vec::new(),
+            meant: Vec::new(),
             by_name: false,
             how: How::default(),
         }
@@ -67,27 +78,55 @@ impl<'a> Sending<'a> {
         self.send()
     }
 
-    /// Which of the user's refs are not where this push was to bring them. That the lease has moved does
-    /// not say that they have: a server that is killed while it moves the refs of one transaction, file by
-    /// file, leaves some of them behind.
-    pub(crate) fn left_undone(&self) -> Result<Vec<String>, Failure> {
-        let deletions: Vec<&OsStr> = self.refspecs.iter().filter_map(|refspec| deleted_by(refspec)).collect();
-        let updates: Vec<&OsString> = self.refspecs.iter().filter(|refspec| deleted_by(refspec).is_none()).collect();
-        let mut undone = Vec::new();
+    /// Takes down what the user's refspecs stand for at this moment: a branch of the clone may have gone on
+    /// when it is looked at again. Patterns and what git itself completes are left to git.
+    pub(crate) fn remember_what_is_meant(&mut self) {
+        let sources = self.refspecs.iter().filter_map(|refspec| source_of(refspec)).filter(|source| !source.is_empty());
+        let sources: Vec<&OsStr> = sources.collect();
+        if !sources.is_empty() {
+            let rev_parse = ["rev-parse", "--quiet", "--revs-only", "--end-of-options"].map(OsStr::new);
+            self.meant = self.git.lines_of(rev_parse.iter().chain(&sources), b'\n');
+        }
+    }
+
+    /// Looks which of the user's refs are where this push was to bring them. That the lease has moved does not
+    /// say that they have: a server that is killed while it moves the refs of one transaction, file by file, leaves
+    /// some of them behind.
+    pub(crate) fn look(&self) -> Result<Looked, Failure> {
+        let mut looked = Looked::default();
+        if self.refspecs.is_empty() {
+            return Ok(looked);
+        }
+        let mut list = self.git.command(["ls-remote", "--refs"]);
+        let list = self.heard_from(list.args(&self.remote.way.upload_pack).arg("--").arg(&self.remote.url))?;
+        let list = String::from_utf8_lossy(&list);
+        let at: HashMap<&str, &str> =
+            list.lines().filter_map(|line| line.split_once('\t')).map(|(id, name)| (name, id)).collect();
+
+        let (deletions, updates): (Vec<_>, Vec<_>) =
+            self.refspecs.iter().partition(|refspec| deleted_by(refspec).is_some());
+        for name in deletions.into_iter().filter_map(|refspec| deleted_by(refspec)) {
+            let name = name.to_string_lossy();
+            let spelled = ["", "refs/", "refs/tags/", "refs/heads/"].map(|prefix| format!("{prefix}{name}"));
+            match spelled.iter().find(|name| at.contains_key(name.as_str())) {
+                Some(there) => looked.undone.push(there.clone()),
+                None => looked.there.push(RefAnswer { name: name.into_owned(), refused: None, up_to_date: false }),
+            }
+        }
         if !updates.is_empty() {
             let mut push = plain_push(&self.git, &[]);
-            push.arg("--dry-run").args(&self.remote.way.receive_pack).arg("--");
-            let refs = refs_in(&self.heard_from(push.arg(self.target()).args(updates))?);
-            undone.extend(refs.into_iter().filter(|answer| !answer.up_to_date).map(|answer| answer.name));
+            push.arg("--dry-run").args(&self.remote.way.receive_pack).arg("--").arg(&self.remote.url).args(updates);
+            for answer in refs_in(&self.heard_from(&mut push)?) {
+                let is_meant =
+                    at.get(answer.name.as_str()).is_some_and(|id| self.meant.iter().any(|meant| **meant == **id));
+                if answer.up_to_date || is_meant {
+                    looked.there.push(RefAnswer { up_to_date: false, refused: None, ..answer });
+                } else {
+                    looked.undone.push(answer.name);
+                }
+            }
         }
-        if !deletions.is_empty() {
-            let mut look = self.git.command(["ls-remote", "--refs"]);
-            look.args(&self.remote.way.upload_pack).arg("--");
-            let there = self.heard_from(look.arg(&self.remote.url).args(deletions))?;
-            let there = String::from_utf8_lossy(&there).into_owned();
-            undone.extend(there.lines().filter_map(|line| Some(line.split_once('\t')?.1.to_owned())));
-        }
-        Ok(undone)
+        Ok(looked)
     }
 
     /// What a git that only looks prints. A push that refuses to be tried again says of its refs what it can.
@@ -99,10 +138,6 @@ impl<'a> Sending<'a> {
         }
     }
 
-    fn target(&self) -> &str {
-        if self.by_name { &self.remote.name } else { &self.remote.url }
-    }
-
     pub(crate) fn send(&self) -> Result<Answer, Failure> {
         let mut push = plain_push(&self.git, &self.options);
         push.arg("--atomic");
@@ -111,7 +146,7 @@ impl<'a> Sending<'a> {
             push.arg(format!("--force-with-lease={}:{old}", part.of(self.fence)));
         }
         push.args(&self.arguments).args(&self.remote.way.receive_pack).arg("--");
-        push.arg(self.target()).args(&self.refspecs);
+        push.arg(if self.by_name { &self.remote.name } else { &self.remote.url }).args(&self.refspecs);
         for (part, _, new) in &self.swaps {
             push.arg(format!("{new}:{}", part.of(self.fence)));
         }
@@ -119,6 +154,14 @@ impl<'a> Sending<'a> {
             .map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
         Ok(Answer::of(&ran))
     }
+}
+
+/// What a refspec that is no pattern takes from here, nothing for a deletion.
+fn source_of(refspec: &OsStr) -> Option<&OsStr> {
+    let refspec = refspec.as_bytes();
+    let refspec = refspec.strip_prefix(b"+").unwrap_or(refspec);
+    let source = refspec.split(|byte| *byte == b':').next().unwrap_or_default();
+    (!refspec.contains(&b'*')).then(|| OsStr::from_bytes(source))
 }
 
 /// What `:ref` or `+:ref` deletes. A lone `:` is for branches that are there on both sides.

@@ -23,8 +23,11 @@ pub(crate) struct Process {
 impl Process {
     /// This process. `getsid` and `getpgrp` would not do: their answer may be 0, which is no [`Pid`].
     pub(crate) fn own() -> io::Result<Process> {
-        let unreadable = || io::Error::other("'/proc/self/stat' cannot be read: is /proc mounted?");
-        Process::read(getpid()).ok_or_else(unreadable)
+        let line = fs::read("/proc/self/stat")?;
+        let first = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let is_ours = first == getpid().as_raw_pid().to_string().as_bytes();
+        let own = Process::parse(getpid(), &line).filter(|_| is_ours);
+        own.ok_or_else(|| io::Error::other("/proc shows the processes of another pid namespace: mount one for this"))
     }
 
     pub(crate) fn read(pid: Pid) -> Option<Process> {

@@ -28,7 +28,8 @@ pub(crate) enum Won {
     Ours(Client, LeaseDir),
     /// All are held; this is the first.
     Nobody(Client, HeldBy),
-    Interrupted(i32),
+    /// By this signal. What is left to say: that the lease may have been taken all the same.
+    Interrupted(i32, Option<Failure>),
 }
 
 /// Tries one after the other, and where that is wanted again and again.
@@ -49,10 +50,12 @@ pub(crate) fn take_first_free(
             _ => None,
         });
         if let Some(signal) = signal {
-            if let Ok(Won::Ours(client, dir)) = tried {
-                let _ = give_back(&client, &dir);
-            }
-            return Ok(Won::Interrupted(signal));
+            let left_behind = match tried {
+                Ok(Won::Ours(client, dir)) => give_back(&client, &dir).err(),
+                Err(unknown @ Failure::Unknown { .. }) => Some(unknown),
+                _ => None,
+            };
+            return Ok(Won::Interrupted(signal, left_behind));
         }
         let left = left_until(&end, &clock.now());
         match tried {
@@ -60,7 +63,7 @@ pub(crate) fn take_first_free(
                 if !has_spoken {
                     note(&format!(
                         "waiting up to {} s for {}, which holds fence '{}'",
-                        left.as_secs(),
+                        left.as_secs_f64().ceil(),
                         text::in_quotes(&by.owner),
                         client.fence
                     ));
@@ -71,7 +74,7 @@ pub(crate) fn take_first_free(
             tried => return tried,
         }
         if let Ok(Event::Signal(signal)) = events.recv_timeout(jittered(PROBE).min(left)) {
-            return Ok(Won::Interrupted(signal));
+            return Ok(Won::Interrupted(signal, None));
         }
     }
 }

@@ -132,7 +132,7 @@ fn the_demo_of_the_readme_shows_what_it_says() {
         assert_eq!(shown.matches("note: skipped: fence 'repo' is held by 'one', with token ").count(), 1, "{shown}");
         assert_eq!(shown.matches("one has pushed").count(), 2, "{shown}");
         assert!(!shown.contains("two has pushed"), "{shown}");
-        assert!(shown.contains("'one' gave it back; nobody had it before"), "{shown}");
+        assert!(shown.contains("'one' had it and gave it back; nobody had it before"), "{shown}");
         assert_eq!(shown.matches("error: FENCE-LEASE-REQUIRED").count(), 1, "{shown}");
         assert!(order[2].contains("refs/heads/slow") && order[3].contains("refs/heads/main"), "{shown}");
         assert!(shown.ends_with(|c: char| c.is_ascii_hexdigit()) && shown.contains(" lines, all as they were written"));

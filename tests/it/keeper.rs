@@ -347,6 +347,34 @@ fn a_session_from_outside_of_the_pid_namespace_is_a_session_like_any_other() {
     assert_eq!(place.outcome(), "ran");
 }
 
+/// Whoever looks into such a `/proc` takes strangers for what the command has started.
+#[test]
+fn where_proc_shows_another_pid_namespace_nothing_is_started() {
+    let place = Place::new();
+    let run = place.run(&[], "touch started");
+    let mut unshare = Command::new("unshare");
+    place.world.hermetic(&mut unshare);
+    unshare.args([
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "sh",
+        "-c",
+        "[ -d /proc/$$ ] && exit 99; \"$@\"; exit $?",
+        "sh",
+    ]);
+    unshare.current_dir(place.path("work")).arg(run.get_program()).args(run.get_args());
+    let (output, said) = output(&mut unshare);
+    if output.status.code() != Some(126) {
+        // No namespaces here, or the same number is somebody's outside.
+        assert!(output.status.code() == Some(99) || said.contains("unshare"), "{:?} {said}", output.status);
+        return;
+    }
+    assert!(said.contains("/proc shows the processes of another pid namespace"), "{said}");
+    assert!(!place.path("work/started").exists());
+    assert_eq!(place.outcome(), "not-started");
+}
+
 /// The lease is taken away, and the next heartbeat hears of it.
 #[test]
 fn ending_asks_first_and_kills_those_that_stay() {

@@ -3,15 +3,13 @@
 use crate::support::{
     World,
     agents::{Agent, Remote, code_of},
-    any_git, sh, signal, text, wait_until, write_script,
+    any_git, sh, text, wait_until, write_script,
 };
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
-    path::PathBuf,
-    process::Stdio,
     thread,
 };
 
@@ -44,8 +42,8 @@ fn one_holds_the_lease_and_the_other_is_told_who() {
              agent a: repo: released by agent a after token 3 (first)"
         );
         let log = a.ok(&["log"]);
-        assert!(log.contains("Z  'agent b' has it; it had been given back: 'nightly'\n       3  "), "{log}");
-        assert!(log.ends_with("'agent a' gave it back; nobody had it before"), "{log}");
+        assert!(log.contains("Z  'agent b' has it: 'nightly'\n       3  "), "{log}");
+        assert!(log.ends_with("'agent a' had it and gave it back; nobody had it before"), "{log}");
         if remote == Remote::Gate {
             assert_eq!(world.mark(), 4);
             world.assert_log_is_whole();
@@ -280,6 +278,63 @@ fn connections_are_few() {
     }
 }
 
+/// What a clone keeps of the remote's leases may be half made, by a first command that was killed; and the environment
+/// may say where the user's repository is, which is not where ours is.
+#[test]
+fn a_copy_that_is_half_made_is_made_anew_wherever_the_users_repository_is() {
+    let world = Remote::Bare.world(&any_git());
+    let a = world.agent("a");
+    let mirror = a.path(".git/git-fence/mirror.git");
+    fs::create_dir_all(&mirror).unwrap();
+    fs::write(mirror.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    a.ok(&["acquire"]);
+    a.ok(&["release"]);
+    let (objects, git_dir) = (a.path(".git/objects"), a.path(".git"));
+    for variables in
+        [vec![("GIT_OBJECT_DIRECTORY", objects)], vec![("GIT_DIR", git_dir), ("GIT_WORK_TREE", a.path(""))]]
+    {
+        fs::remove_dir_all(&mirror).unwrap();
+        for args in [["acquire"], ["release"]] {
+            let (code, said) = code_of(&a.fence(&args).envs(variables.clone()).output().unwrap());
+            assert_eq!(code, 0, "{variables:?} {args:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_password_in_a_url_is_shown_to_nobody() {
+    let world = Remote::Bare.world(&any_git());
+    let a = world.agent("a");
+    let url = "http://bot:sekret@127.0.0.1:1/x.git";
+    let (_, said) = code_of(&a.run(&["--remote", url, "--json"], "true").output().unwrap());
+    let (_, more) = a.code(&["push", "--token", "5", url, "HEAD:main"]);
+    let shown = format!("{said}{more}{}", a.status());
+    assert!(shown.contains("127.0.0.1:1/x.git") && !shown.contains("sekret"), "{shown}");
+}
+
+/// Git lets a branch have a name that moves the cursor.
+#[test]
+fn a_branch_of_any_name_moves_no_cursor() {
+    let world = Remote::Bare.world(&any_git());
+    let a = world.agent("a");
+    let said = a.ok(&["push", "origin", "HEAD:refs/heads/a\u{9b}2J\u{202e}b"]);
+    assert!(said.contains("landed with token 1: refs/heads/a") && !said.contains(['\u{9b}', '\u{202e}']), "{said:?}");
+}
+
+/// Each clone has its own `origin`. Where nothing is said, the lease's is meant.
+#[test]
+fn under_a_run_another_clone_pushes_to_where_the_lease_is() {
+    let world = Remote::Bare.world(&any_git());
+    let (a, b) = (world.agent("a"), world.agent("b"));
+    world.ok(world.git(".").args(["init", "-q", "--bare", "elsewhere.git"]));
+    world.ok(b.git().args(["remote", "set-url", "origin"]).arg(world.path("elsewhere.git")));
+    let script = format!("cd {} && git fence push && git fence push origin HEAD:refs/heads/here", sh(b.path("")));
+    let (code, said) = code_of(&a.run(&[], &script).output().unwrap());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("landed with token 1: refs/heads/main\nlanded with token 1: refs/heads/here"), "{said}");
+    assert!(world.server_ref("refs/heads/main").is_some() && world.server_ref("refs/heads/here").is_none(), "{said}");
+}
+
 /// Where git lives elsewhere on the server, its programs are configured for the remote by name.
 #[test]
 fn programs_that_are_configured_for_the_remote_are_used_by_every_command() {
@@ -336,154 +391,6 @@ fn a_proxy_that_is_configured_for_the_remote_is_used() {
     assert!(asked.starts_with("GET http://nowhere.invalid/x.git/info/refs"), "{asked}: {said}");
 }
 
-/// A server that dies at a certain point of a push, once.
-fn die_once(world: &World, hook: &str, when: &str) {
-    world.write_hook(hook, &format!("{when}\n[ -e died ] && exit 0\ntouch died\nkill -9 $PPID"));
-}
-
-/// The refs have moved and the answer is lost.
-const COMMITTED: &str = "[ \"$1\" = committed ] || exit 0";
-/// The refs have not moved, and never will.
-const BEFORE: &str = "true";
-
-#[test]
-fn a_lost_answer_is_settled_and_not_guessed() {
-    for remote in Remote::BOTH {
-        for (hook, when, landed) in [("update", BEFORE, false), ("reference-transaction", COMMITTED, true)] {
-            let world = remote.world(&any_git());
-            let a = world.agent("a");
-            a.ok(&["acquire"]);
-            // The lease's own refs move in transactions of their own, too: only the push is cut off.
-            die_once(&world, hook, when);
-            let (code, said) = a.code(&["push", "origin", "HEAD:refs/heads/main"]);
-            assert!(world.server().join("died").exists());
-            assert_eq!(world.server_ref("refs/heads/main").is_some(), landed, "{remote:?} {hook}: {said}");
-            assert_eq!(code, if landed { 0 } else { 1 }, "{remote:?} {hook}: {said}");
-            assert_eq!(said.contains("did not land"), !landed, "{remote:?} {hook}: {said}");
-            // The lease is ours, and the next push lands.
-            let (code, said) = a.code(&["push", "origin", "HEAD:refs/heads/next"]);
-            assert_eq!(code, 0, "{remote:?} {hook}: {said}");
-            assert_eq!(a.code(&["release"]).0, 0);
-        }
-    }
-}
-
-/// Killed between two renames of one transaction, as git's files backend can be: what is on disk then is made
-/// by the hook, which does the first of them. The lease is first in the order of names.
-#[test]
-fn a_push_of_which_only_a_part_landed_is_told_truthfully() {
-    for remote in Remote::BOTH {
-        let world = remote.world(&any_git());
-        let a = world.agent("a");
-        a.ok(&["acquire"]);
-        a.ok(&["push", "origin", "HEAD:gone"]);
-        let half =
-            "[ \"$1\" = prepared ] || exit 0\n[ -e died ] || mv refs/fence/repo/lease.lock refs/fence/repo/lease";
-        die_once(&world, "reference-transaction", half);
-        let (code, said) = a.code(&["push", "origin", "HEAD:main", ":gone"]);
-        assert_eq!(world.server_ref("refs/heads/main"), None, "{remote:?}: {said}");
-        assert_eq!(code, 1, "{remote:?}: {said}");
-        assert!(said.contains("landed in part") && said.contains("refs/heads/main, refs/heads/gone are"), "{said}");
-        for lock in ["HEAD.lock", "refs/heads/main.lock", "refs/heads/gone.lock", "packed-refs.lock"] {
-            let _ = fs::remove_file(world.server().join(lock));
-        }
-        // The lease is ours, with the next token, and pushing again mends it.
-        let (code, said) = a.code(&["push", "origin", "HEAD:main", ":gone"]);
-        assert_eq!(code, 0, "{remote:?}: {said}");
-        assert_eq!(world.server_ref("refs/heads/gone"), None);
-        assert_eq!(world.lease_token(), 4);
-        // And one that failed half way without dying, with its report.
-        let fail = "[ \"$1\" = prepared ] || exit 0\n[ -e failed ] && exit 0\ntouch failed; rm refs/heads/next.lock";
-        world.write_hook("reference-transaction", fail);
-        let (code, said) = a.code(&["push", "origin", "HEAD:next"]);
-        assert_eq!((code, world.server_ref("refs/heads/next")), (1, None), "{remote:?}: {said}");
-        assert!(said.contains("landed in part") && said.contains("refs/heads/next is"), "{remote:?}: {said}");
-        assert_eq!(a.code(&["push", "origin", "HEAD:next"]).0, 0, "{remote:?}: {said}");
-    }
-}
-
-/// The client's connection is cut while the server goes on with the push, slowly.
-#[test]
-fn a_push_that_lands_after_its_connection_was_cut_is_told_truthfully() {
-    for remote in Remote::BOTH {
-        let world = remote.world(&any_git());
-        let a = world.agent("a");
-        a.ok(&["acquire"]);
-        world.stall_update_of("slow");
-        let _go = world.go_in_the_end();
-        let push =
-            a.fence(&["push", "origin", "HEAD:refs/heads/slow"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let push = push.unwrap();
-        world.pid_in("stalled");
-        signal(git_push_below(push.id()), "KILL");
-        if remote == Remote::Gate {
-            // The gate lets the question wait until it is over.
-            fs::write(world.server().join("go"), "").unwrap();
-        }
-        let (code, said) = code_of(&push.wait_with_output().unwrap());
-        fs::write(world.server().join("go"), "").unwrap();
-        let receive_pack: u32 = fs::read_to_string(world.server().join("stalled")).unwrap().trim().parse().unwrap();
-        wait_until("the server is done with it", || !PathBuf::from(format!("/proc/{receive_pack}/exe")).exists());
-        let landed = world.server_ref("refs/heads/slow").is_some();
-        assert_eq!(landed, remote == Remote::Gate, "{said}");
-        assert_eq!(code, if landed { 0 } else { 1 }, "{remote:?}: {said}");
-        assert_eq!(said.contains("did not land"), !landed, "{remote:?}: {said}");
-        assert_eq!(a.code(&["push", "origin", "HEAD:refs/heads/next"]).0, 0);
-    }
-}
-
-fn git_push_below(pid: u32) -> u32 {
-    below(pid, |args| {
-        let has = |word: &[u8]| args.contains(&word);
-        has(b"push") && has(b"--porcelain") && !has(b"fence")
-    })
-}
-
-/// The process below `pid` whose arguments are those that are looked for.
-fn below(pid: u32, is_it: impl Fn(&[&[u8]]) -> bool) -> u32 {
-    let children = |pid: u32| {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let children: String =
-            tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default()).collect();
-        children.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>()
-    };
-    let mut open = children(pid);
-    while let Some(next) = open.pop() {
-        let cmdline = fs::read(format!("/proc/{next}/cmdline")).unwrap_or_default();
-        if is_it(&cmdline.split(|byte| *byte == 0).collect::<Vec<_>>()) {
-            return next;
-        }
-        open.extend(children(next));
-    }
-    panic!("no such process below {pid}");
-}
-
-/// Nobody hears the answer: what was sent was kept before it was sent, and the next command finds out.
-#[test]
-fn a_client_that_is_killed_while_it_pushes_finds_out_what_became_of_it() {
-    for remote in Remote::BOTH {
-        let world = remote.world(&any_git());
-        let a = world.agent("a");
-        a.ok(&["acquire"]);
-        world.stall_update_of("slow");
-        let _go = world.go_in_the_end();
-        let mut push = a.fence(&["push", "origin", "HEAD:refs/heads/slow"]);
-        let mut push = push.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        world.pid_in("stalled");
-        let program = |args: &[&[u8]]| args[0].ends_with(b"git-fence") && args.get(1) == Some(&&b"push"[..]);
-        signal(below(push.id(), program), "KILL");
-        push.wait().unwrap();
-        world.go();
-        wait_until("it has landed", || world.server_ref("refs/heads/slow").is_some());
-        assert_eq!(
-            a.ok(&["push", "origin", "HEAD:refs/heads/next"]),
-            "landed with token 2: refs/heads/next",
-            "{remote:?}"
-        );
-        a.ok(&["release"]);
-    }
-}
-
 /// A push whose answer was lost and the one that settles it do the same from the same place. Were they the same object,
 /// git would call the second up to date, and that would be taken for its landing.
 #[test]
@@ -508,33 +415,6 @@ fn two_records_of_the_same_second_are_two_objects() {
             again
         });
     }
-}
-
-#[test]
-fn a_remote_that_answers_nothing_leaves_the_truth_for_later() {
-    let world = World::bare(&any_git(), &[]);
-    let a = world.agent("a");
-    a.ok(&["acquire"]);
-    // It dies whenever refs have moved: the push lands, and so does what would settle it, unheard.
-    world.write_hook("reference-transaction", "[ \"$1\" = committed ] || exit 0\ntouch died\nkill -9 $PPID");
-    let away = world.path("away.git");
-    let (code, said) = {
-        let push = a
-            .fence(&["push", "origin", "HEAD:refs/heads/main"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_until("it has landed", || world.server().join("died").exists());
-        fs::rename(world.server(), &away).unwrap();
-        code_of(&push.wait_with_output().unwrap())
-    };
-    fs::rename(&away, world.server()).unwrap();
-    fs::remove_file(world.hook("reference-transaction")).unwrap();
-    // Either it could ask before the server went away, and knows, or it says that it does not.
-    assert!(code == 69 && said.contains("not known") || code == 0, "{code}: {said}");
-    assert!(world.server_ref("refs/heads/main").is_some());
-    assert_eq!(a.ok(&["advance"]), "3", "the lost push had landed with 1, and left 2");
 }
 
 #[test]
@@ -740,30 +620,4 @@ fn a_first_lease_that_is_refused_leaves_nothing_behind() {
     assert_eq!((code, said.contains("git push origin --delete refs/fence/repo/lease/ask")), (1, true), "{said}");
     world.ok(a.git().args(["push", "-q", "origin", "--delete", "refs/fence/repo/lease/ask"]));
     assert_eq!(a.ok(&["acquire"]), "1");
-}
-
-/// The connection breaks while the server is still at it, and what is tried again meets what was lost.
-#[test]
-fn acquiring_with_a_lost_answer_does_not_stand_in_its_own_way() {
-    for remote in Remote::BOTH {
-        let world = World::bare(&any_git(), &[]);
-        let (once, twice) = (world.path("once"), world.path("twice"));
-        let slowly = format!(
-            "cat >/dev/null; if mkdir {} 2>/dev/null; then sleep 3; else mkdir {} 2>/dev/null && sleep 4; fi; exit 0",
-            once.display(),
-            twice.display()
-        );
-        world.write_hook("pre-receive", &slowly);
-        if remote == Remote::Gate {
-            world.ok(world.hook_program().arg("install").arg(world.server()));
-        }
-        let a = world.agent("a");
-        let acquire = a.fence(&["acquire"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_until("the push is there", || once.exists());
-        signal(git_push_below(acquire.id()), "KILL");
-        let (code, said) = code_of(&acquire.wait_with_output().unwrap());
-        assert_eq!((code, said.lines().next()), (0, Some("1")), "{remote:?}: {said}");
-        assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 0);
-        assert_eq!(a.code(&["release"]).0, 0);
-    }
 }

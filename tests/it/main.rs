@@ -12,6 +12,7 @@ mod install;
 mod keeper;
 mod lease_client;
 mod leases;
+mod lost_answers;
 mod mend;
 mod modes;
 mod operations;

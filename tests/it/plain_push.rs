@@ -613,13 +613,15 @@ fn a_run_inside_a_run_pushes_under_both_leases() {
     world.ok(world.git(".").args(["clone", "-q", "--bare"]).arg(world.server()).arg("second.git"));
     world.ok(world.git("work").args(["remote", "add", "second"]).arg(world.path("second.git")));
     let program = sh(env!("CARGO_BIN_EXE_git-fence"));
-    let inner = "git push -q origin HEAD:refs/heads/a; git push -q second HEAD:refs/heads/b; echo $GIT_FENCE_REMOTE";
-    let said = ok_under_lease(
-        &world,
-        2,
-        &format!("{program} run --remote second -- sh -ec '{inner}'; git push -q origin HEAD:refs/heads/c"),
+    let inner = format!(
+        "git push -q origin HEAD:refs/heads/a && git push -q second HEAD:refs/heads/b && echo $GIT_FENCE_REMOTE\n\
+         {program} progress --remote origin half && {program} push origin HEAD:refs/heads/d"
     );
-    assert_eq!(said, "second\n");
+    write_script(&world.path("inner"), &inner);
+    let inner = sh(world.path("inner"));
+    let script = format!("{program} run --remote second -- {inner}; git push -q origin HEAD:refs/heads/c");
+    let said = ok_under_lease(&world, 3, &script);
+    assert_eq!(said, "second\nlanded with token 2: refs/heads/d\n");
     assert_eq!(token_in(&world, "second.git"), 2);
 }
 

@@ -1,0 +1,446 @@
+//! Answers that are lost, servers and clients that die while they push: what became of it is found out, and what the
+//! client says is so.
+
+use crate::support::{
+    World,
+    agents::{Agent, Remote, code_of},
+    any_git, fixture, program_exists, sh, signal, text, wait_until,
+};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+};
+
+/// A server that dies at a certain point of a push, once.
+fn die_once(world: &World, hook: &str, when: &str) {
+    world.write_hook(hook, &format!("{when}\n[ -e died ] && exit 0\ntouch died\nkill -9 $PPID"));
+}
+
+/// The refs have moved and the answer is lost.
+const COMMITTED: &str = "[ \"$1\" = committed ] || exit 0";
+
+/// The refs have not moved, and never will.
+const BEFORE: &str = "true";
+
+#[test]
+fn a_lost_answer_is_settled_and_not_guessed() {
+    for remote in Remote::BOTH {
+        for (hook, when, landed) in [("update", BEFORE, false), ("reference-transaction", COMMITTED, true)] {
+            let world = remote.world(&any_git());
+            let a = world.agent("a");
+            a.ok(&["acquire"]);
+            // The lease's own refs move in transactions of their own, too: only the push is cut off.
+            die_once(&world, hook, when);
+            let (code, said) = a.code(&["push", "origin", "HEAD:refs/heads/main"]);
+            assert!(world.server().join("died").exists());
+            assert_eq!(world.server_ref("refs/heads/main").is_some(), landed, "{remote:?} {hook}: {said}");
+            assert_eq!(code, if landed { 0 } else { 1 }, "{remote:?} {hook}: {said}");
+            assert_eq!(said.contains("did not land"), !landed, "{remote:?} {hook}: {said}");
+            // The lease is ours, and the next push lands.
+            let (code, said) = a.code(&["push", "origin", "HEAD:refs/heads/next"]);
+            assert_eq!(code, 0, "{remote:?} {hook}: {said}");
+            assert_eq!(a.code(&["release"]).0, 0);
+        }
+    }
+}
+
+/// Killed between two renames of one transaction, as git's files backend can be: what is on disk then is made
+/// by the hook, which does the first of them. The lease is first in the order of names.
+#[test]
+fn a_push_of_which_only_a_part_landed_is_told_truthfully() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let a = world.agent("a");
+        a.ok(&["acquire"]);
+        a.ok(&["push", "origin", "HEAD:gone"]);
+        let half =
+            "[ \"$1\" = prepared ] || exit 0\n[ -e died ] || mv refs/fence/repo/lease.lock refs/fence/repo/lease";
+        die_once(&world, "reference-transaction", half);
+        let (code, said) = a.code(&["push", "origin", "HEAD:main", ":gone"]);
+        assert_eq!(world.server_ref("refs/heads/main"), None, "{remote:?}: {said}");
+        assert_eq!(code, 1, "{remote:?}: {said}");
+        assert!(said.contains("landed in part") && said.contains("refs/heads/gone, refs/heads/main are"), "{said}");
+        for lock in ["HEAD.lock", "refs/heads/main.lock", "refs/heads/gone.lock", "packed-refs.lock"] {
+            let _ = fs::remove_file(world.server().join(lock));
+        }
+        // The lease is ours, with the next token, and pushing again mends it.
+        let (code, said) = a.code(&["push", "origin", "HEAD:main", ":gone"]);
+        assert_eq!(code, 0, "{remote:?}: {said}");
+        assert_eq!(world.server_ref("refs/heads/gone"), None);
+        assert_eq!(world.lease_token(), 4);
+        // And one that failed half way without dying, with its report.
+        let fail = "[ \"$1\" = prepared ] || exit 0\n[ -e failed ] && exit 0\ntouch failed; rm refs/heads/next.lock";
+        world.write_hook("reference-transaction", fail);
+        let (code, said) = a.code(&["push", "origin", "HEAD:next"]);
+        assert_eq!((code, world.server_ref("refs/heads/next")), (1, None), "{remote:?}: {said}");
+        assert!(said.contains("landed in part") && said.contains("refs/heads/next is"), "{remote:?}: {said}");
+        assert_eq!(a.code(&["push", "origin", "HEAD:next"]).0, 0, "{remote:?}: {said}");
+    }
+}
+
+/// The client's connection is cut while the server goes on with the push, slowly.
+#[test]
+fn a_push_that_lands_after_its_connection_was_cut_is_told_truthfully() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let a = world.agent("a");
+        a.ok(&["acquire"]);
+        world.stall_update_of("slow");
+        let _go = world.go_in_the_end();
+        let push =
+            a.fence(&["push", "origin", "HEAD:refs/heads/slow"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let push = push.unwrap();
+        world.pid_in("stalled");
+        signal(git_push_below(push.id()), "KILL");
+        if remote == Remote::Gate {
+            // The gate lets the question wait until it is over.
+            fs::write(world.server().join("go"), "").unwrap();
+        }
+        let (code, said) = code_of(&push.wait_with_output().unwrap());
+        fs::write(world.server().join("go"), "").unwrap();
+        let receive_pack: u32 = fs::read_to_string(world.server().join("stalled")).unwrap().trim().parse().unwrap();
+        wait_until("the server is done with it", || !PathBuf::from(format!("/proc/{receive_pack}/exe")).exists());
+        let landed = world.server_ref("refs/heads/slow").is_some();
+        assert_eq!(landed, remote == Remote::Gate, "{said}");
+        assert_eq!(code, if landed { 0 } else { 1 }, "{remote:?}: {said}");
+        assert_eq!(said.contains("did not land"), !landed, "{remote:?}: {said}");
+        assert_eq!(a.code(&["push", "origin", "HEAD:refs/heads/next"]).0, 0);
+    }
+}
+
+/// Nobody hears the answer: what was sent was kept before it was sent, and the next command finds out.
+#[test]
+fn a_client_that_is_killed_while_it_pushes_finds_out_what_became_of_it() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let a = world.agent("a");
+        a.ok(&["acquire"]);
+        world.stall_update_of("slow");
+        let _go = world.go_in_the_end();
+        let mut push = a.fence(&["push", "origin", "HEAD:refs/heads/slow"]);
+        let mut push = push.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        world.pid_in("stalled");
+        let program = |args: &[&[u8]]| args[0].ends_with(b"git-fence") && args.get(1) == Some(&&b"push"[..]);
+        signal(below(push.id(), program), "KILL");
+        push.wait().unwrap();
+        world.go();
+        wait_until("it has landed", || world.server_ref("refs/heads/slow").is_some());
+        assert_eq!(
+            a.ok(&["push", "origin", "HEAD:refs/heads/next"]),
+            "landed with token 2: refs/heads/next",
+            "{remote:?}"
+        );
+        a.ok(&["release"]);
+    }
+}
+
+#[test]
+fn a_remote_that_answers_nothing_leaves_the_truth_for_later() {
+    let world = World::bare(&any_git(), &[]);
+    let a = world.agent("a");
+    a.ok(&["acquire"]);
+    // It dies whenever refs have moved: the push lands, and so does what would settle it, unheard.
+    world.write_hook("reference-transaction", "[ \"$1\" = committed ] || exit 0\ntouch died\nkill -9 $PPID");
+    let away = world.path("away.git");
+    let (code, said) = {
+        let push = a
+            .fence(&["push", "origin", "HEAD:refs/heads/main"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until("it has landed", || world.server().join("died").exists());
+        fs::rename(world.server(), &away).unwrap();
+        code_of(&push.wait_with_output().unwrap())
+    };
+    fs::rename(&away, world.server()).unwrap();
+    fs::remove_file(world.hook("reference-transaction")).unwrap();
+    // Either it could ask before the server went away, and knows, or it says that it does not.
+    assert!(code == 69 && said.contains("not known") || code == 0, "{code}: {said}");
+    assert!(world.server_ref("refs/heads/main").is_some());
+    assert_eq!(a.ok(&["advance"]), "3", "the lost push had landed with 1, and left 2");
+}
+
+/// The connection breaks while the server is still at it, and what is tried again meets what was lost.
+#[test]
+fn acquiring_with_a_lost_answer_does_not_stand_in_its_own_way() {
+    for remote in Remote::BOTH {
+        let world = World::bare(&any_git(), &[]);
+        let (once, twice) = (world.path("once"), world.path("twice"));
+        let slowly = format!(
+            "cat >/dev/null; if mkdir {} 2>/dev/null; then sleep 3; else mkdir {} 2>/dev/null && sleep 4; fi; exit 0",
+            once.display(),
+            twice.display()
+        );
+        world.write_hook("pre-receive", &slowly);
+        if remote == Remote::Gate {
+            world.ok(world.hook_program().arg("install").arg(world.server()));
+        }
+        let a = world.agent("a");
+        let acquire = a.fence(&["acquire"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("the push is there", || once.exists());
+        signal(git_push_below(acquire.id()), "KILL");
+        let (code, said) = code_of(&acquire.wait_with_output().unwrap());
+        assert_eq!((code, said.lines().next()), (0, Some("1")), "{remote:?}: {said}");
+        assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 0);
+        assert_eq!(a.code(&["release"]).0, 0);
+    }
+}
+
+fn git_push_below(pid: u32) -> u32 {
+    below(pid, |args| {
+        let has = |word: &[u8]| args.contains(&word);
+        has(b"push") && has(b"--porcelain") && !has(b"fence")
+    })
+}
+
+/// The process below `pid` whose arguments are those that are looked for.
+fn below(pid: u32, is_it: impl Fn(&[&[u8]]) -> bool) -> u32 {
+    let children = |pid: u32| {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let children: String =
+            tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default()).collect();
+        children.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>()
+    };
+    let mut open = children(pid);
+    while let Some(next) = open.pop() {
+        let cmdline = fs::read(format!("/proc/{next}/cmdline")).unwrap_or_default();
+        if is_it(&cmdline.split(|byte| *byte == 0).collect::<Vec<_>>()) {
+            return next;
+        }
+        open.extend(children(next));
+    }
+    panic!("no such process below {pid}");
+}
+
+/// A server that lets the client down, as planned; from then on it works.
+fn fickle(agent: &Agent<'_>, plan: &str) {
+    let words = agent.path("../plan");
+    fs::write(&words, plan.replace(' ', "\n")).unwrap();
+    let program = format!("FICKLE_PLAN={} {}", sh(&words), sh(fixture("fickle-receive-pack.py")));
+    agent.world.ok(agent.git().args(["config", "remote.origin.receivepack", &program]));
+}
+
+/// That there is a gate is learned from its answer, and the answer to taking the lease was lost.
+#[test]
+fn a_gate_that_was_not_heard_is_found_out_while_settling() {
+    let world = Remote::Gate.world(&any_git());
+    let a = world.agent("a");
+    fickle(&a, "lost");
+    a.ok(&["acquire"]);
+    fickle(&a, "down down");
+    let (code, said) = a.code(&["push", "origin", "HEAD:main"]);
+    assert_eq!(code, 69, "{said}");
+    let (code, said) = a.code(&["push", "origin", "HEAD:main"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(world.server_ref("refs/heads/main").is_some());
+    a.ok(&["release"]);
+}
+
+/// And one that is gone by the time that is found out.
+#[test]
+fn a_gate_that_went_away_meanwhile_does_not_stand_in_the_way() {
+    let world = Remote::Gate.world(&any_git());
+    let a = world.agent("a");
+    a.ok(&["acquire"]);
+    fickle(&a, "down down");
+    assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 69);
+    world.ok(world.hook_program().arg("uninstall").arg(world.server()));
+    world.configure("receive.advertisePushOptions", "false");
+    let (code, said) = a.code(&["push", "origin", "HEAD:main"]);
+    assert_eq!(code, 0, "{said}");
+}
+
+/// The lease has expired by the gate's clock, which is asked because this machine's is an hour behind.
+#[test]
+fn a_gate_that_does_not_answer_has_not_said_that_the_lease_is_held() {
+    let world = Remote::Gate.world(&any_git());
+    let (a, b) = (world.agent("a"), world.agent("b"));
+    a.ok(&["acquire", "--ttl", "1s"]);
+    wait_until("it has expired", || world.status()["fences"][0]["lease"]["left_ms"].as_u64().unwrap_or(0) == 0);
+    fickle(&b, "down");
+    let late =
+        |options: &[&str]| code_of(&b.run(options, "true").env("GIT_FENCE_CLOCK_OFFSET", "-3600").output().unwrap());
+    let (code, said) = late(&[]);
+    assert_eq!((code, b.status()["outcome"].as_str()), (69, Some("unreachable")), "{said}");
+    world.configure("fence.accept", "nonsense");
+    let (code, said) = late(&[]);
+    assert_eq!((code, b.status()["outcome"].as_str()), (1, Some("refused")), "{said}");
+    world.configure("fence.accept", "above");
+    let (code, said) = late(&[]);
+    assert_eq!((code, b.status()["outcome"].as_str()), (0, Some("ran")), "{said}");
+}
+
+/// Between the answer and what is written down of it there is no moment at which the lease is forgotten.
+#[test]
+fn a_client_that_is_killed_while_it_writes_down_the_answer_still_has_its_lease() {
+    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let a = world.agent("a");
+        a.ok(&["acquire"]);
+        let traced = |options: &[&str]| {
+            let mut strace = Command::new("strace");
+            let push = a.fence(&["push", "origin", "HEAD:main"]);
+            strace.envs(push.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(a.path(""));
+            strace.args(["-qq", "-o"]).arg(world.path("trace")).args(options).arg(env!("CARGO_BIN_EXE_git-fence"));
+            strace.args(["push", "origin", "HEAD:main"]).output().unwrap()
+        };
+        assert!(traced(&["-e", "trace=rename,renameat,renameat2"]).status.success());
+        let trace = fs::read_to_string(world.path("trace")).unwrap();
+        let name = trace.lines().find(|line| line.contains("lease.json")).unwrap().split('(').next().unwrap();
+        let renames = trace.lines().filter(|line| line.split('(').next() == Some(name)).count();
+        assert!(renames >= 2, "{trace}");
+        for nth in 1..=renames {
+            world.ok(a.git().args(["commit", "-q", "--allow-empty", "-m", "more"]));
+            traced(&["-e", &format!("trace={name}"), "-e", &format!("inject={name}:signal=KILL:when={nth}")]);
+            let (code, said) = a.code(&["push", "origin", "HEAD:main"]);
+            assert_eq!(code, 0, "{remote:?}, killed at {name} {nth}: {said}");
+        }
+        assert_eq!(a.code(&["release"]).0, 0);
+        assert_eq!(world.lease("State"), "released");
+    }
+}
+
+/// The lease is given back, the answer is lost, and somebody else takes it before that is found out.
+#[test]
+fn a_run_whose_release_was_not_heard_has_run() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let (a, b) = (world.agent("a"), world.agent("b"));
+        fickle(&a, "");
+        let plan = sh(a.path("../plan"));
+        // From here on only the release is to come: it lands unheard, and so does nothing after it for a while.
+        let script = format!("printf 'lost\\ndown' >{plan}");
+        let took = thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                wait_until("it is given back", || {
+                    world.server_ref("refs/fence/repo/lease").is_some() && world.lease("State") == "released"
+                });
+                b.code(&["acquire"])
+            });
+            let (code, said) = code_of(&a.run(&[], &script).output().unwrap());
+            assert_eq!((code, a.status()["outcome"].as_str()), (0, Some("ran")), "{remote:?}: {said}");
+            second.join().unwrap()
+        });
+        assert_eq!(took.0, 0, "{remote:?}: {}", took.1);
+    }
+}
+
+#[test]
+fn a_release_that_was_not_heard_is_released_when_it_is_asked_for_again() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let a = world.agent("a");
+        a.ok(&["acquire"]);
+        fickle(&a, "lost down");
+        assert_eq!(a.code(&["release"]).0, 69);
+        let (code, said) = a.code(&["release"]);
+        assert_eq!(code, 0, "{remote:?}: {said}");
+    }
+}
+
+/// What a push has moved is looked at by exact name and by the commit that it stood for when it was sent.
+#[test]
+fn a_push_that_landed_unheard_is_told_as_landed_whatever_is_beside_it() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let a = world.agent("a");
+        a.ok(&["acquire"]);
+        a.ok(&["push", "origin", "HEAD:refs/heads/topic", "HEAD:refs/heads/feature/topic"]);
+        fickle(&a, "lost");
+        let said = a.ok(&["push", "--delete", "origin", "topic"]);
+        assert!(said.contains("topic"), "{remote:?}: {said}");
+        // The branch goes on while it is being found out what became of the push.
+        world.write_hook(
+            "post-receive",
+            &format!("unset GIT_DIR; cd {} && git commit -q --allow-empty -m more", sh(a.path(""))),
+        );
+        fickle(&a, "lost");
+        let said = a.ok(&["push", "origin", "main"]);
+        assert!(said.contains("refs/heads/main"), "{remote:?}: {said}");
+        let landed = world.server_ref("refs/heads/main").unwrap();
+        assert_eq!(landed, world.ok(a.git().args(["rev-parse", "HEAD~"])));
+    }
+}
+
+#[test]
+fn a_push_with_a_token_from_elsewhere_whose_answer_was_lost_is_not_called_unreachable() {
+    let world = Remote::Gate.world(&any_git());
+    let a = world.agent("a");
+    fickle(&a, "lost down");
+    for (outcome, landed) in [("unknown", true), ("unreachable", true)] {
+        let said = a.fence(&["push", "--token", "5", "--json", "origin", "HEAD:main"]).output().unwrap();
+        assert_eq!(said.status.code(), Some(69));
+        assert!(text(&said.stdout).contains(&format!("\"outcome\":\"{outcome}\"")), "{}", text(&said.stdout));
+        assert_eq!(world.server_ref("refs/heads/main").is_some(), landed);
+    }
+    // And where there is nothing to push, no token has been looked at.
+    assert!(a.ok(&["push", "--token", "3", "origin", "HEAD:main"]).contains("nothing new"));
+}
+
+/// Somebody's push is in the way for longer than the gate waits.
+#[test]
+fn a_lease_that_the_gate_has_no_time_to_take_back_is_not_left_in_silence() {
+    let world = Remote::Gate.world(&any_git());
+    let a = world.agent("a");
+    world.configure("fence.exempt", "tester");
+    world.configure("fence.wait", "1s");
+    world.stall_update_of("slow");
+    let _go = world.go_in_the_end();
+    let ready = sh(world.path("ready"));
+    let run = a.run(&[], &format!("until [ -e {ready} ]; do sleep 0.02; done")).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it runs", || a.status()["token"] == 1);
+    let mut slow = world.git("work");
+    let mut slow = slow.args(["push", "-q"]).arg(world.server()).arg("HEAD:refs/heads/slow").spawn().unwrap();
+    world.pid_in("stalled");
+    fs::write(world.path("ready"), "").unwrap();
+    let (code, said) = code_of(&run.wait_with_output().unwrap());
+    assert_eq!((code, a.status()["outcome"].as_str()), (0, Some("ran")), "{said}");
+    assert!(said.contains("the lease could not be given back") && said.contains("FENCE-BUSY"), "{said}");
+    world.go();
+    assert!(slow.wait().unwrap().success());
+}
+
+/// Nobody answers: that is said, and stands in the status file.
+#[test]
+fn a_lease_that_cannot_be_given_back_is_not_left_in_silence() {
+    let world = Remote::Gate.world(&any_git());
+    let a = world.agent("a");
+    fickle(&a, "");
+    let script = format!("printf 'down\\ndown\\ndown\\ndown' >{}", sh(a.path("../plan")));
+    let (code, said) = code_of(&a.run(&["--ttl", "2s"], &script).output().unwrap());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("the lease could not be given back"), "{said}");
+    assert!(a.status()["reason"].as_str().unwrap().contains("could not be given back"), "{}", a.status());
+}
+
+/// Asked to end while the gate is still at it: whatever becomes of it, no lease is left held.
+#[test]
+fn a_run_that_is_interrupted_while_it_takes_the_lease_leaves_none() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let a = world.agent("a");
+        world.write_hook("update", "[ -e stalled ] && exit 0\necho $PPID >stalled.new; mv stalled.new stalled\nwhile ! [ -e go ]; do sleep 0.02; done");
+        let _go = world.go_in_the_end();
+        // Without git in between, which would be gone at once.
+        let through_git = a.run(&["--ttl", "1h"], "true");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_git-fence"));
+        run.args(through_git.get_args().skip(1)).current_dir(a.path(""));
+        run.envs(through_git.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let run = run.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let receive_pack = world.pid_in("stalled");
+        signal(run.id(), "TERM");
+        if remote == Remote::Gate {
+            // It has to wait its turn behind its own first push.
+            world.go();
+        }
+        let (code, said) = code_of(&run.wait_with_output().unwrap());
+        assert_eq!((code, a.status()["outcome"].as_str()), (143, Some("interrupted")), "{remote:?}: {said}");
+        world.go();
+        wait_until("the first try is over", || !PathBuf::from(format!("/proc/{receive_pack}/exe")).exists());
+        assert_eq!(world.lease("State"), "released", "{remote:?}: {said}");
+    }
+}

@@ -290,12 +290,12 @@ impl Client {
     }
 }
 
-fn held_by(lease: &Lease, left: Duration) -> HeldBy {
+pub(crate) fn held_by(lease: &Lease, left: Duration) -> HeldBy {
     let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms }
 }
 
-fn left(seen: &Seen, now: &Stamp) -> Duration {
+pub(crate) fn left(seen: &Seen, now: &Stamp) -> Duration {
     let deadline = seen.beat.as_ref().map_or(0, Beat::deadline_ms);
     Duration::from_millis(deadline.saturating_sub(now.unix_ms))
 }

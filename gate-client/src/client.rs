@@ -5,6 +5,7 @@
 //! the next compare-and-swap says what became of the push.
 
 use crate::{
+    acquiring::{held_by, left},
     answer::{RefAnswer, Verdict},
     clock::{self, Clock},
     failure::Failure,
@@ -86,7 +87,9 @@ impl Client {
             }
         });
         let now = now.unwrap_or_else(|| "its ref is gone from the remote".to_owned());
-        Failure::Lost { fence: self.fence.clone(), now }
+        let theirs = seen.lease.as_ref().filter(|seen| seen.lease.state == LeaseState::Held);
+        let by = theirs.map(|theirs| Box::new(held_by(&theirs.lease, left(seen, &self.clock.now()))));
+        Failure::Lost { fence: self.fence.clone(), now, by }
     }
 
     pub(crate) fn unreachable(&self, why: String) -> Failure {

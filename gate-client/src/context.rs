@@ -154,7 +154,7 @@ impl Context {
 
 /// What is said to such a one.
 pub(crate) fn orphaned(client: &Client) -> Failure {
-    Failure::Lost { fence: client.fence.clone(), now: "the run that this belongs to is over".to_owned() }
+    Failure::lost(&client.fence, "the run that this belongs to is over")
 }
 
 fn ttl(value: &str) -> Result<Ttl, Failure> {

@@ -1,6 +1,6 @@
 //! What a command failed of, in words and as an exit code.
 
-use git_fence_core::{FenceName, text};
+use git_fence_core::{FenceName, HeldBy, text};
 use serde::Serialize;
 
 /// The lease is held elsewhere.
@@ -24,9 +24,9 @@ pub(crate) enum Failure {
     /// Somebody else has the lease.
     #[error("the lease of fence '{fence}' is held by {}", text::in_quotes(owner))]
     Held { fence: FenceName, owner: String },
-    /// It was ours.
+    /// It was ours. `by` is who has it instead, as far as that is known.
     #[error("the lease of fence '{fence}' is not ours any more: {now}")]
-    Lost { fence: FenceName, now: String },
+    Lost { fence: FenceName, now: String, by: Option<Box<HeldBy>> },
     /// The remote said no, for a reason that is not the lease.
     #[error("the push was refused: {why}")]
     Refused { why: String },
@@ -59,6 +59,19 @@ impl Failure {
 
     pub(crate) fn broken(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure::Broken { what: what.into(), hint: hint.into() }
+    }
+
+    /// Ours no more, for a reason of its own.
+    pub(crate) fn lost(fence: &FenceName, now: impl Into<String>) -> Failure {
+        Failure::Lost { fence: fence.clone(), now: now.into(), by: None }
+    }
+
+    /// Who has the lease instead of us.
+    pub(crate) fn holder(&self) -> Option<HeldBy> {
+        match self {
+            Failure::Lost { by, .. } => by.as_deref().cloned(),
+            _ => None,
+        }
     }
 
     /// The word that programs read.

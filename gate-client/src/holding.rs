@@ -192,7 +192,16 @@ impl Client {
                         }
                         // Ours, and not where we left it: what we know of it is old.
                         Some(now) => held = held.moved_to(now.lease.clone(), now.commit.clone()),
-                        None => return Err(self.lost(&seen)),
+                        None => {
+                            dir.set_held(&held.unmoved())?;
+                            // Git itself has stopped it, before the gate heard of it: so it is told.
+                            if held.gate {
+                                let told = self.sending(&objects).option(crate::token_option(&self.fence, token));
+                                let told = told.option(format!("fence-owner={}", held.lease.owner));
+                                let _ = told.ask(&held.commit);
+                            }
+                            return Err(self.lost(&seen));
+                        }
                     }
                 }
             }
@@ -261,8 +270,8 @@ impl Client {
                     _ if landed && pending.lease.state == LeaseState::Released => {
                         (Became::History, &pending.lease, &pending.commit)
                     }
-                    Failure::Lost { fence, now } if landed => {
-                        return Err(Failure::Lost { fence, now: format!("the push landed; since then, {now}") });
+                    Failure::Lost { fence, now, by } if landed => {
+                        return Err(Failure::Lost { fence, now: format!("the push landed; since then, {now}"), by });
                     }
                     lost => return Err(lost),
                 }
@@ -316,7 +325,7 @@ fn what_to_say(became: Became, push: &Sending<'_>, token: Token, why: String) ->
 fn given_back_before(held: &Held, step: Step) -> Result<Moved, Failure> {
     match step {
         Step::Release => Ok(Moved::Landed { token: held.lease.token, refs: Vec::new() }),
-        Step::Advance => Err(Failure::Lost { fence: held.fence.clone(), now: "it has been given back".to_owned() }),
+        Step::Advance => Err(Failure::lost(&held.fence, "it has been given back")),
     }
 }
 

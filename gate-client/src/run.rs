@@ -166,9 +166,12 @@ fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) ->
         note(&what);
         outcome.reason = Some(what);
     }
+    // A command that was ended in time may not have heard of its successor; the release has.
+    let after = released.as_ref().err().and_then(Failure::holder);
     match (ended, released) {
         (Ended::Lost(failure), _) | (Ended::ByItself(_), Err(failure @ Failure::Lost { .. })) => {
             outcome.outcome = "lost";
+            outcome.holder = failure.holder().or(after);
             outcome.reason = Some(failure.to_string());
             let _ = io::stderr().write_all(failure.prose().as_bytes());
             Ok(LOST)

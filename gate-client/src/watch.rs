@@ -139,10 +139,9 @@ impl Run<'_> {
     /// Why the command may not go on.
     fn reason_to_end(&self, now: &Stamp, good_until: &Stamp) -> Option<Ended> {
         if left_until(good_until, now) <= self.grace() {
-            let fence = self.client.fence.clone();
-            let now =
-                format!("it was not renewed in time, and {} s are left of it", left_until(good_until, now).as_secs());
-            return Some(Ended::Lost(Failure::Lost { fence, now }));
+            let left = left_until(good_until, now).as_secs();
+            let why = format!("it was not renewed in time, and {left} s are left of it");
+            return Some(Ended::Lost(Failure::lost(&self.client.fence, why)));
         }
         let held = self.began.age_at(now);
         if let Some(most) = self.bounds.max_hold.filter(|most| held >= *most) {

@@ -103,7 +103,7 @@ fn whoever_lost_the_lease_is_told_by_every_command() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (a, b) = (world.agent("a"), world.agent("b"));
-        a.ok(&["acquire", "--ttl", "1s"]);
+        a.ok(&["acquire", "--ttl", "1s", "--owner", "zombie"]);
         wait_until("the lease has expired", || b.code(&["acquire", "--skew", "0s", "--owner", "bob"]).0 == 0);
         for (args, code) in [
             (&["renew"][..], 12),
@@ -116,6 +116,13 @@ fn whoever_lost_the_lease_is_told_by_every_command() {
             assert!(said.contains("'bob' has it"), "{remote:?} {args:?}: {said}");
         }
         assert_eq!(world.server_ref("refs/heads"), None, "nothing of it landed");
+        if remote == Remote::Gate {
+            // Git itself has stopped it, and whoever runs the server gets to know all the same.
+            let refused = world.events("push.rejected");
+            let zombie: Vec<_> = refused.iter().filter(|line| line["owner"] == "zombie").collect();
+            assert_eq!(zombie.len(), 3, "{zombie:?}");
+            assert!(zombie.iter().all(|line| line["code"] == "FENCE-LEASE-HELD"), "{zombie:?}");
+        }
         assert_eq!(b.code(&["renew"]).0, 0, "the successor keeps its lease");
     }
 }

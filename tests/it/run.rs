@@ -189,6 +189,25 @@ fn a_holder_that_slept_past_its_lease_is_refused_by_the_remote() {
     }
 }
 
+#[test]
+fn the_status_file_of_a_lost_run_says_who_has_the_lease() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let (zombie, next) = (world.agent("zombie"), world.agent("next"));
+        let run = holding(&zombie, &["--ttl", "2s"], "true");
+        let (run_pid, keeper) = (run.pid(), keeper_below(run.pid()));
+        signal(run_pid, "STOP");
+        signal(keeper, "STOP");
+        wait_until("the lease has expired", || next.code(&["acquire", "--owner", "next", "--skew", "0s"]).0 == 0);
+        signal(keeper, "CONT");
+        signal(run_pid, "CONT");
+        let ended = run.end();
+        assert_eq!(ended.status.code(), Some(75), "{remote:?} {}", text(&ended.stderr));
+        let status = zombie.status();
+        assert_eq!((&status["outcome"], &status["holder"]["owner"]), (&"lost".into(), &"next".into()), "{status}");
+    }
+}
+
 /// The zombie is frozen inside its push: the server is slow to update, and meanwhile the lease goes on.
 #[test]
 fn a_holder_frozen_inside_its_push_does_not_land_after_its_successor() {

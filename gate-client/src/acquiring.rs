@@ -99,7 +99,7 @@ impl Client {
                     return Ok(Some(theirs.lease));
                 }
                 Try::Taken(Taken::Theirs(by)) => {
-                    return Err(Failure::Held { fence: self.fence.clone(), owner: by.owner });
+                    return Err(Failure::Held { fence: self.fence.clone(), by: Box::new(by) });
                 }
                 Try::Beaten(again) => before = again,
             }

@@ -74,7 +74,15 @@ pub(crate) fn acquire(context: &Context, place: &Place, wanted: &Wanted) -> Resu
             let lease = dir.held()?.lease;
             Ok(ours("acquired", &client, &lease, lease.token.to_string()))
         }
-        Taken::Theirs(by) => Err(Failure::Held { fence: client.fence, owner: by.owner }),
+        Taken::Theirs(by) => {
+            let here = context.held(place).ok().and_then(|(_, dir)| dir.held().ok());
+            let is_here = here.is_some_and(|here| here.lease.id == by.lease);
+            Err(if is_here {
+                Failure::HeldHere { fence: client.fence, token: by.token }
+            } else {
+                Failure::Held { fence: client.fence, by: Box::new(by) }
+            })
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a command failed of, in words and as an exit code.
 
-use git_fence_core::{FenceName, HeldBy, text};
+use git_fence_core::{FenceName, HeldBy, Token, text};
 use serde::Serialize;
 
 /// The lease is held elsewhere.
@@ -22,8 +22,11 @@ pub(crate) enum Failure {
     #[error("the remote {} cannot be reached: {why}", text::in_quotes(remote))]
     Unreachable { remote: String, why: String },
     /// Somebody else has the lease.
-    #[error("the lease of fence '{fence}' is held by {}", text::in_quotes(owner))]
-    Held { fence: FenceName, owner: String },
+    #[error("the lease of fence '{fence}' is held by {}", who(by))]
+    Held { fence: FenceName, by: Box<HeldBy> },
+    /// It is ours already.
+    #[error("the lease of fence '{fence}' is held already, by this clone, with token {token}")]
+    HeldHere { fence: FenceName, token: Token },
     /// It was ours. `by` is who has it instead, as far as that is known.
     #[error("the lease of fence '{fence}' is not ours any more: {now}")]
     Lost { fence: FenceName, now: String, by: Option<Box<HeldBy>> },
@@ -49,6 +52,9 @@ struct ForPrograms<'a> {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<&'a str>,
+    /// Who has the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<&'a HeldBy>,
     reason: String,
 }
 
@@ -79,7 +85,7 @@ impl Failure {
         match self {
             Failure::Usage { .. } => "usage",
             Failure::Unreachable { .. } => "unreachable",
-            Failure::Held { .. } => "held",
+            Failure::Held { .. } | Failure::HeldHere { .. } => "held",
             Failure::Lost { .. } => "lost",
             Failure::Refused { .. } => "refused",
             Failure::Unknown { .. } => "unknown",
@@ -93,7 +99,7 @@ impl Failure {
         match self {
             Failure::Usage { .. } => 2,
             Failure::Unreachable { .. } | Failure::Unknown { .. } => UNREACHABLE,
-            Failure::Held { .. } => HELD,
+            Failure::Held { .. } | Failure::HeldHere { .. } => HELD,
             Failure::Lost { .. } => LOST,
             Failure::Refused { .. } | Failure::DidNotLand { .. } | Failure::InPart { .. } | Failure::Broken { .. } => 1,
         }
@@ -108,6 +114,9 @@ impl Failure {
             }
             Failure::Held { .. } => {
                 "leave it to its holder, or wait for it:  git fence run --if-held wait -- COMMAND".to_owned()
+            }
+            Failure::HeldHere { .. } => {
+                "go on with it:  git fence push, renew, advance,  or give it back:  git fence release".to_owned()
             }
             Failure::Lost { .. } => {
                 "stop: another run may have gone on from here. Do not pick another number. To start over,  git fence acquire".to_owned()
@@ -133,13 +142,21 @@ impl Failure {
 
     /// For programs.
     pub(crate) fn json(&self) -> String {
-        let owner = match self {
-            Failure::Held { owner, .. } => Some(owner.as_str()),
+        let holder = match self {
+            Failure::Held { by, .. } | Failure::Lost { by: Some(by), .. } => Some(&**by),
             _ => None,
         };
-        let all = ForPrograms { outcome: self.outcome(), owner, reason: self.to_string() };
+        let owner = holder.map(|by| by.owner.as_str()).filter(|_| matches!(self, Failure::Held { .. }));
+        let all = ForPrograms { outcome: self.outcome(), owner, holder, reason: self.to_string() };
         serde_json::to_string(&all).unwrap_or_default()
     }
+}
+
+/// Who holds a lease, with which token and for how long.
+pub(crate) fn who(by: &HeldBy) -> String {
+    let owner = text::in_quotes(&by.owner);
+    // To the next second: what has 100 ms left is still held.
+    format!("{owner}, with token {}, for another {} s", by.token, by.left_ms.div_ceil(1000))
 }
 
 /// The names, and whether it is one or more.

@@ -6,14 +6,14 @@
 use crate::{
     client::Client,
     context::{Context, Wanted, duration, orphaned},
-    failure::{Failure, HELD, LOST},
+    failure::{Failure, HELD, LOST, who},
     outcome::Outcome,
     signals,
     turn::{Won, give_back, take_first_free},
     watch::{Bounds, Ended, Event, Run, code_of_signal, note},
 };
 use clap::{Args, ValueEnum};
-use git_fence_core::{HeldBy, text};
+use git_fence_core::HeldBy;
 use std::{
     ffi::OsString,
     io::{self, Write as _},
@@ -197,8 +197,7 @@ fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) ->
 
 /// Somebody else is at it: not a failure.
 fn leave(args: &RunArgs, outcome: &mut Outcome, client: &Client, by: HeldBy) -> u8 {
-    let owner = text::in_quotes(&by.owner);
-    let what = format!("fence '{}' is held by {owner}, with token {}", client.fence, by.token);
+    let what = format!("fence '{}' is held by {}", client.fence, who(&by));
     outcome.fence = Some(client.fence.clone());
     outcome.remote = Some(client.remote.name.clone());
     outcome.reason = Some(what.clone());

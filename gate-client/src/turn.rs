@@ -84,7 +84,12 @@ fn try_each(clients: &[Client], wish: &Wish, stop: &Arc<AtomicBool>) -> Result<W
     let (mut held, mut failed) = (None, None);
     for client in clients {
         match in_good_time(client, stop).acquire(wish) {
-            Ok(Taken::Ours(dir)) => return Ok(Won::Ours(client.clone(), dir)),
+            Ok(Taken::Ours(dir)) => {
+                if let Some(failure) = &failed {
+                    note(&format!("{failure}; going on with the next"));
+                }
+                return Ok(Won::Ours(client.clone(), dir));
+            }
             Ok(Taken::Theirs(by)) => held = held.or(Some((client.clone(), by))),
             Err(failure) => failed = failed.or(Some(failure)),
         }

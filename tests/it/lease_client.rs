@@ -21,7 +21,10 @@ fn one_holds_the_lease_and_the_other_is_told_who() {
         assert_eq!(a.ok(&["acquire", "--owner", "agent a"]), "1");
         let (code, said) = b.code(&["acquire", "--owner", "agent b"]);
         assert_eq!(code, 11, "{said}");
-        assert!(said.contains("held by 'agent a'"), "{said}");
+        assert!(said.contains("held by 'agent a', with token 1, for another "), "{said}");
+        let (code, said) = a.code(&["acquire"]);
+        assert_eq!(code, 11, "{said}");
+        assert!(said.contains("is held already, by this clone, with token 1"), "{said}");
         // The same machine and the same user are not the same holder.
         assert_eq!(a.code(&["acquire", "--owner", "agent a"]).0, 11);
         let status: serde_json::Value = serde_json::from_str(&b.ok(&["status", "--json"])).unwrap();

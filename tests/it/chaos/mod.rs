@@ -182,7 +182,7 @@ fn of_200_pushes_under_faults_none_breaks_a_promise() {
 
 /// The long run: `cargo test --test it chaos::the_long_run -- --ignored --nocapture`.
 #[test]
-#[ignore = "takes six minutes: 2,000 pushes, or as many as GIT_FENCE_PUSHES says"]
+#[ignore = "takes minutes: 2,000 pushes, or as many as GIT_FENCE_PUSHES says"]
 fn the_long_run_breaks_no_promise() {
     assert_nothing_violated(&run(Door::Fence, seed(), number("GIT_FENCE_PUSHES").unwrap_or(2000)));
 }

@@ -190,8 +190,13 @@ impl Client {
                             dir.set_held(&held.moved_to(lease, commit))?;
                             return what_to_say(Became::Landed, &push, token, reasons(refs).join("; "));
                         }
-                        // Ours, and not where we left it: what we know of it is old.
-                        Some(now) => held = held.moved_to(now.lease.clone(), now.commit.clone()),
+                        // Ours, and not where we left it: what is written down here is old. From now on it is not;
+                        // but to go on as if nothing had been would hide why.
+                        Some(now) => {
+                            dir.set_held(&held.moved_to(now.lease.clone(), now.commit.clone()))?;
+                            let why = "the lease has gone on without it, and what this machine knew of it was old";
+                            return Err(Failure::DidNotLand { why: why.to_owned() });
+                        }
                         None => {
                             dir.set_held(&held.unmoved())?;
                             // Git itself has stopped it, before the gate heard of it: so it is told.

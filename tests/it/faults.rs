@@ -342,7 +342,7 @@ fn whoever_waited_at_a_log_that_was_rotated_goes_on_with_the_new_one() {
     old.lock().unwrap();
     std::fs::remove_file(world.fence_file("mutex")).unwrap();
     let push = world.start_push("main", "6");
-    wait_until("it waits at the old log", || others_that_have_open(&path) > 0);
+    wait_until("it waits at the old log", || a_hook_has_open(&path));
     // What a rotation does to the name, without the lines that it would move.
     let (archive, new) = (world.path("archive"), world.path("new"));
     std::fs::copy(&path, &new).unwrap();
@@ -356,12 +356,16 @@ fn whoever_waited_at_a_log_that_was_rotated_goes_on_with_the_new_one() {
     world.assert_log_is_whole();
 }
 
-/// How many other processes have the file at `path` open.
-fn others_that_have_open(path: &std::path::Path) -> usize {
+/// Whether a hook has the file at `path` open. (A process that is just being started has what its parent has.)
+fn a_hook_has_open(path: &std::path::Path) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let others = processes.filter(|process| !process.ends_with(std::process::id().to_string()));
-    let open = others.flat_map(|process| std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten());
-    open.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path)).count()
+    let is_hook = |process: &std::path::PathBuf| {
+        let cmdline = std::fs::read(process.join("cmdline")).unwrap_or_default();
+        text(&cmdline).contains("git-fence-hook")
+    };
+    let hooks = processes.filter(is_hook);
+    let mut open = hooks.flat_map(|process| std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten());
+    open.any(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path))
 }
 
 /// The hook file names its program as interpreter. If that is gone, git cannot start the hook, and

@@ -329,6 +329,22 @@ fn a_run_whose_release_was_not_heard_has_run() {
     }
 }
 
+/// What was sent is kept until it is known what became of it, whoever has the lease by then.
+#[test]
+fn a_push_that_landed_unheard_is_known_to_have_landed_when_the_lease_is_somebody_elses() {
+    for remote in Remote::BOTH {
+        let world = remote.world(&any_git());
+        let (a, b) = (world.agent("a"), world.agent("b"));
+        a.ok(&["acquire", "--ttl", "1s"]);
+        fickle(&a, "lost down");
+        assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 69);
+        wait_until("it has expired", || b.code(&["acquire", "--skew", "0s", "--owner", "bob"]).0 == 0);
+        let (code, said) = a.code(&["advance"]);
+        assert_eq!(code, 12, "{remote:?}: {said}");
+        assert!(said.contains("the push landed; since then, 'bob' has it"), "{remote:?}: {said}");
+    }
+}
+
 #[test]
 fn a_release_that_was_not_heard_is_released_when_it_is_asked_for_again() {
     for remote in Remote::BOTH {

@@ -52,7 +52,7 @@ enum Asked {
 
 const BUSY: &str = "another push has been moving its refs for longer than the gate waits (FENCE-BUSY)";
 /// How long the last try of somebody who was interrupted may take.
-const LAST_TRY: Duration = Duration::from_secs(10);
+const LAST_TRY: Duration = Duration::from_secs(20);
 
 /// What is known of a try that somebody else was quicker than, or that git refused.
 #[derive(Debug, Default)]

@@ -319,28 +319,32 @@ fn a_stopped_command_ends_by_itself_when_run_is_killed() {
     assert!(cleaned.exists());
 }
 
-/// As when a container's runtime or a sandbox starts it: its session and process group have no number in there.
-#[test]
-fn a_session_from_outside_of_the_pid_namespace_is_a_session_like_any_other() {
-    let place = Place::new();
-    let script =
-        format!("{} & until [ -e {} ]; do sleep 0.02; done; exit 3", place.stays("left"), sh(place.path("left.pid")));
-    let run = place.run(&["--owner", "inside"], &script);
+/// `run`, started by a shell in a pid namespace of its own, in which its session and process group have no number: as
+/// by a container's runtime or a sandbox. The shell is the namespace's first process, which must not be run itself.
+/// Nothing where the system lets nobody make one.
+fn run_in_pid_namespace(place: &Place, options: &[&str], script: &str) -> Option<(Output, String)> {
     let enter = |argv: &[&str]| {
         let mut unshare = Command::new("unshare");
         place.world.hermetic(&mut unshare);
-        unshare.args(["--map-root-user", "--pid", "--fork", "--mount-proc"]).args(argv);
+        unshare.args(["--map-root-user", "--pid", "--fork"]).args(options).args(argv);
         unshare.current_dir(place.path("work"));
         unshare
     };
     if !program_exists("unshare") || !enter(&["true"]).output().unwrap().status.success() {
         println!("not tested: this system lets nobody make a pid namespace");
-        return;
+        return None;
     }
-    // The shell is the namespace's first process, which must not be run itself.
+    let run = place.run(&[], script);
     let mut unshare = enter(&["sh", "-c", "grep NSsid /proc/self/status; \"$@\"; exit $?", "sh"]);
-    unshare.arg(run.get_program()).args(run.get_args());
-    let (output, said) = output(&mut unshare);
+    Some(output(unshare.arg(run.get_program()).args(run.get_args())))
+}
+
+#[test]
+fn a_session_from_outside_of_the_pid_namespace_is_a_session_like_any_other() {
+    let place = Place::new();
+    let word = sh(place.path("left.pid"));
+    let script = format!("{} & until [ -e {word} ]; do sleep 0.02; done; exit 3", place.stays("left"));
+    let Some((output, said)) = run_in_pid_namespace(&place, &["--mount-proc"], &script) else { return };
     assert_eq!(text(&output.stdout).trim(), "NSsid:\t0", "the session can be seen from inside: {said}");
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("left a process behind"), "{said}");
@@ -351,25 +355,8 @@ fn a_session_from_outside_of_the_pid_namespace_is_a_session_like_any_other() {
 #[test]
 fn where_proc_shows_another_pid_namespace_nothing_is_started() {
     let place = Place::new();
-    let run = place.run(&[], "touch started");
-    let mut unshare = Command::new("unshare");
-    place.world.hermetic(&mut unshare);
-    unshare.args([
-        "--map-root-user",
-        "--pid",
-        "--fork",
-        "sh",
-        "-c",
-        "[ -d /proc/$$ ] && exit 99; \"$@\"; exit $?",
-        "sh",
-    ]);
-    unshare.current_dir(place.path("work")).arg(run.get_program()).args(run.get_args());
-    let (output, said) = output(&mut unshare);
-    if output.status.code() != Some(126) {
-        // No namespaces here, or the same number is somebody's outside.
-        assert!(output.status.code() == Some(99) || said.contains("unshare"), "{:?} {said}", output.status);
-        return;
-    }
+    let Some((output, said)) = run_in_pid_namespace(&place, &[], "touch started") else { return };
+    assert_eq!(output.status.code(), Some(126), "{said}");
     assert!(said.contains("/proc shows the processes of another pid namespace"), "{said}");
     assert!(!place.path("work/started").exists());
     assert_eq!(place.outcome(), "not-started");

@@ -191,6 +191,7 @@ impl Client {
             if lost_answers > 0 && self.is_interrupted() {
                 sending.how = How { within: Some(LAST_TRY), stop: None, ..sending.how };
             }
+            let most_lost = if self.is_interrupted() { 1 } else { MOST_TRIES };
             let (refs, verdict) = match sending.send()? {
                 Answer::Landed { verdict, .. } => {
                     let held = self.held(lease, commit, parent, secret, verdict.is_some());
@@ -199,7 +200,7 @@ impl Client {
                 Answer::Refused { refs, verdict } => (refs, verdict),
                 // It may have landed, and it may land yet. The very same objects are pushed again: if
                 // they are there already, git says so, and if they come twice, it is the same lease.
-                Answer::Lost { .. } if lost_answers < if self.is_interrupted() { 1 } else { MOST_TRIES } => {
+                Answer::Lost { .. } if lost_answers < most_lost => {
                     lost_answers += 1;
                     continue;
                 }
@@ -208,13 +209,7 @@ impl Client {
                 Answer::NoOptions => return Err(self.no_options()),
             };
             // A push of ours whose answer was lost may be what stands in the way of this one.
-            if lost_answers > 0
-                && self
-                    .read()
-                    .map_err(|e| may_be_ours(&lease, &e.to_string()))?
-                    .lease
-                    .is_some_and(|now| now.commit == commit)
-            {
+            if lost_answers > 0 && self.is_at(&commit).map_err(|e| may_be_ours(&lease, &e.to_string()))? {
                 let held = self.held(lease, commit, parent, secret, verdict.is_some());
                 return self.keep(dir, &held, beat, &sent).map(Try::Taken);
             }
@@ -271,6 +266,11 @@ impl Client {
             Answer::Lost { why } => Err(self.unreachable(why)),
             Answer::Landed { .. } | Answer::Refused { .. } | Answer::NoOptions | Answer::NoAtomic => Ok(Asked::NoGate),
         }
+    }
+
+    /// Whether the lease is what `commit` says.
+    fn is_at(&self, commit: &ObjectId) -> Result<bool, Failure> {
+        Ok(self.read()?.lease.is_some_and(|now| now.commit == *commit))
     }
 
     /// Whether somebody wants this to end.

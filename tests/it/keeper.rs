@@ -31,10 +31,18 @@ impl Place {
 
     /// `run` around a command.
     fn run_command<S: AsRef<OsStr>>(&self, options: &[&str], argv: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_git-fence"));
-        self.world.hermetic(&mut command);
+        let mut command = self.as_if_from_a_shell(env!("CARGO_BIN_EXE_git-fence"));
         command.current_dir(self.path("work")).arg("run").arg("--status-file").arg(self.path("status.json"));
         command.args(options).arg("--").args(argv);
+        command
+    }
+
+    /// A program, started as in the foreground of a shell: whoever runs the tests in the background, or under nohup,
+    /// ignores some signals, and what it starts would, too.
+    fn as_if_from_a_shell(&self, program: &str) -> Command {
+        let mut command = Command::new("env");
+        self.world.hermetic(&mut command);
+        command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(program);
         command
     }
 
@@ -235,8 +243,7 @@ fn what_was_to_be_ignored_stays_ignored() {
     let place = Place::new();
     let program = sh(env!("CARGO_BIN_EXE_git-fence"));
     let inner = format!("trap '' HUP INT; exec {program} run -- grep SigIgn /proc/self/status");
-    let mut shell = Command::new("sh");
-    place.world.hermetic(&mut shell);
+    let mut shell = place.as_if_from_a_shell("sh");
     let (output, stderr) = output(shell.current_dir(place.path("work")).args(["-c", &inner]));
     let mask = text(&output.stdout).trim().trim_start_matches("SigIgn:").trim().to_owned();
     assert_eq!(u64::from_str_radix(&mask, 16).unwrap() & 0x7fff_ffff, 0b11, "{mask} {stderr}");
@@ -495,8 +502,7 @@ fn run_in_terminal(script: &str, place: &Place) -> Option<Started> {
          echo $code >{code}.new; mv {code}.new {code}"
     );
     write_script(&place.path("shell"), &shell);
-    let mut script = Command::new("script");
-    place.world.hermetic(&mut script);
+    let mut script = place.as_if_from_a_shell("script");
     script.args(["-qec", &sh(place.path("shell")), "/dev/null"]).env("SHELL", "/bin/sh");
     script.current_dir(place.path("work")).stdin(Stdio::piped());
     Some(Started::by(&mut script, place))

@@ -1,6 +1,6 @@
 //! The command under its keeper: how its end gets out, and that it ends when `run` does.
 
-use crate::support::{World, any_git, program_exists, sh, signal, text, wait_until, write_script};
+use crate::support::{World, any_git, as_if_from_a_shell, program_exists, sh, signal, text, wait_until, write_script};
 use std::{
     ffi::OsStr,
     fs,
@@ -37,13 +37,10 @@ impl Place {
         command
     }
 
-    /// A program, started as in the foreground of a shell: whoever runs the tests in the background, or under nohup,
-    /// ignores some signals, and what it starts would, too.
     fn as_if_from_a_shell(&self, program: &str) -> Command {
-        let mut command = Command::new("env");
+        let mut command = Command::new(program);
         self.world.hermetic(&mut command);
-        command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(program);
-        command
+        as_if_from_a_shell(&command)
     }
 
     /// What `run` says became of it.

@@ -3,7 +3,7 @@
 use crate::support::{
     World,
     agents::{Agent, Remote, code_of},
-    any_git, fixture, signal, text, wait_until, write_script,
+    any_git, as_if_from_a_shell, fixture, signal, text, wait_until, write_script,
 };
 use std::{
     fs,
@@ -458,7 +458,7 @@ fn signals_reach_the_command_and_the_lease_is_given_back() {
     for (name, code) in [("TERM", 143), ("HUP", 129), ("INT", 130), ("QUIT", 131)] {
         let inside = world.path("inside");
         let script = format!("{}; exec sleep 1000", word(&inside));
-        let run = Background::start(&mut agent.run(&[], &script));
+        let run = Background::start(&mut as_if_from_a_shell(&agent.run(&[], &script)));
         wait_until("the command runs", || inside.exists());
         let pid = fs::read_to_string(&inside).unwrap();
         wait_until("it is sleep", || {

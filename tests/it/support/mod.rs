@@ -51,6 +51,23 @@ pub(crate) fn gits() -> Vec<Git> {
     gits
 }
 
+/// The same command, started as in the foreground of a shell: whoever runs the tests in the background, or under nohup,
+/// ignores some signals, and what they start would, too.
+pub(crate) fn as_if_from_a_shell(command: &Command) -> Command {
+    let mut env = Command::new("env");
+    env.arg("--default-signal=HUP,INT,QUIT,TERM").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => env.env(name, value),
+            None => env.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        env.current_dir(dir);
+    }
+    env
+}
+
 /// The git that PATH finds first.
 pub(crate) fn any_git() -> Git {
     gits().remove(0)

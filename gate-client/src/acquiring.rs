@@ -12,8 +12,7 @@ use crate::{
     sending::Sending,
 };
 use git_fence_core::{
-    Beat, Code, HeldBy, Holder, Lease, LeasePart, LeaseState, Mark, ObjectId, Reason, Secret, Stamp, Token, Ttl,
-    next_token,
+    Code, HeldBy, Holder, Lease, LeasePart, LeaseState, Mark, ObjectId, Reason, Secret, Stamp, Token, Ttl, next_token,
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -168,13 +167,13 @@ impl Client {
             // Where a gate judges, it knows better than this machine's clock.
             Life::AliveOrLate => !seen.gate(),
         };
-        if let Some(theirs) = seen.lease.as_ref().filter(|_| is_alive && !revokes) {
+        if let Some(theirs) = seen.held_by(&sent).filter(|_| is_alive && !revokes) {
             let asked = if before.no_gate { Asked::NoGate } else { self.ask(push(), &commit)? };
             match asked {
                 Asked::Held(by) => return Ok(Try::Taken(Taken::Theirs(by))),
                 // A gate that does not say that it is held says that it is free.
                 Asked::Free => {}
-                Asked::NoGate => return Ok(Try::Taken(Taken::Theirs(held_by(&theirs.lease, left(seen, &sent))))),
+                Asked::NoGate => return Ok(Try::Taken(Taken::Theirs(theirs))),
             }
         }
         let beat = self.beat_of(&lease, None, seen.gate(), &sent);
@@ -288,16 +287,6 @@ impl Client {
         dir.set_pulse(&Pulse { commit: beat, good_until: clock::after(sent, held.lease.ttl.duration()) })?;
         Ok(Taken::Ours(dir.clone()))
     }
-}
-
-pub(crate) fn held_by(lease: &Lease, left: Duration) -> HeldBy {
-    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-    HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms }
-}
-
-pub(crate) fn left(seen: &Seen, now: &Stamp) -> Duration {
-    let deadline = seen.beat.as_ref().map_or(0, Beat::deadline_ms);
-    Duration::from_millis(deadline.saturating_sub(now.unix_ms))
 }
 
 /// An answer to our taking the lease was lost, and it could not be found out whether we have it.

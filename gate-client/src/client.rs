@@ -5,7 +5,6 @@
 //! the next compare-and-swap says what became of the push.
 
 use crate::{
-    acquiring::{held_by, left},
     answer::{RefAnswer, Verdict},
     clock::{self, Clock},
     failure::Failure,
@@ -87,8 +86,7 @@ impl Client {
             }
         });
         let now = now.unwrap_or_else(|| "its ref is gone from the remote".to_owned());
-        let theirs = seen.lease.as_ref().filter(|seen| seen.lease.state == LeaseState::Held);
-        let by = theirs.map(|theirs| Box::new(held_by(&theirs.lease, left(seen, &self.clock.now()))));
+        let by = seen.held_by(&self.clock.now()).map(Box::new);
         Failure::Lost { fence: self.fence.clone(), now, by }
     }
 

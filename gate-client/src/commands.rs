@@ -74,15 +74,11 @@ pub(crate) fn acquire(context: &Context, place: &Place, wanted: &Wanted) -> Resu
             let lease = dir.held()?.lease;
             Ok(ours("acquired", &client, &lease, lease.token.to_string()))
         }
-        Taken::Theirs(by) => {
-            let here = context.held(place).ok().and_then(|(_, dir)| dir.held().ok());
-            let is_here = here.is_some_and(|here| here.lease.id == by.lease);
-            Err(if is_here {
-                Failure::HeldHere { fence: client.fence, token: by.token }
-            } else {
-                Failure::Held { fence: client.fence, by: Box::new(by) }
-            })
-        }
+        Taken::Theirs(by) => Err(if context.holds(place, &by.lease) {
+            Failure::HeldHere { fence: client.fence, token: by.token }
+        } else {
+            Failure::Held { fence: client.fence, by: Box::new(by) }
+        }),
     }
 }
 
@@ -188,7 +184,6 @@ pub(crate) fn status(context: &Context, place: &Place) -> Result<Said, Failure> 
         (_, Life::Alive) => "held",
         (_, Life::AliveOrLate | Life::Expired) => "expired",
     };
-    let mine = context.held(place).ok().and_then(|(_, dir)| dir.held().ok());
     let json = StatusJson {
         fence: client.fence.as_str(),
         remote: &client.remote.name,
@@ -199,7 +194,7 @@ pub(crate) fn status(context: &Context, place: &Place) -> Result<Said, Failure> 
         reason: lease.map(why),
         deadline: beat.map(|beat| beat.deadline.as_str()),
         progress: beat.and_then(|beat| beat.progress.as_deref()),
-        mine: lease.is_some_and(|lease| mine.is_some_and(|mine| mine.lease.id == lease.id)),
+        mine: lease.is_some_and(|lease| context.holds(place, &lease.id)),
         gate: seen.gate().then_some(true),
     };
     let mut prose = match lease {

@@ -71,7 +71,7 @@ impl Context {
         let fence = FenceName::parse(fence.unwrap_or(FenceName::REPO).as_bytes())
             .map_err(|e| Failure::usage(e.to_string(), "the fence that every repository has is called 'repo'"))?;
         let mut local = self.local.clone();
-        remote.way.shown_to(&mut local.git);
+        remote.route.shown_to(&mut local.git);
         Ok(Client { local, remote, fence, clock: Clock::of(&self.environment), until: None, stop: None })
     }
 
@@ -99,6 +99,11 @@ impl Context {
             )
         })?;
         Ok((client, dir))
+    }
+
+    /// Whether that lease is the one that is held here.
+    pub(crate) fn holds(&self, place: &Place, id: &LeaseId) -> bool {
+        self.held(place).and_then(|(_, dir)| dir.held()).is_ok_and(|here| here.lease.id == *id)
     }
 
     /// Whether what is called `remote` here is the repository at `url`: another clone may mean another by that name.

@@ -88,6 +88,19 @@ impl Git {
         lines.map(|line| OsString::from_vec(line.to_vec())).collect()
     }
 
+    /// The settings whose keys match, in their order; `from` names another file than the usual ones.
+    pub(crate) fn settings(&self, from: &[&str], keys: &str) -> Vec<(OsString, OsString)> {
+        let ask = [&["config"], from, &["--null", "--get-regexp", keys]].concat();
+        let pair = |entry: OsString| {
+            let mut key = entry.into_vec();
+            // A key alone, as in a file that says no more than its name, has no value and is left out.
+            let mut value = key.split_off(key.iter().position(|byte| *byte == b'\n')?);
+            value.remove(0);
+            Some((OsString::from_vec(key), OsString::from_vec(value)))
+        };
+        self.lines_of(ask, 0).into_iter().filter_map(pair).collect()
+    }
+
     /// The same git, with `directories` beside the repository's own objects.
     pub(crate) fn with_objects(&self, directories: &[&Path]) -> Git {
         let name = "GIT_ALTERNATE_OBJECT_DIRECTORIES";

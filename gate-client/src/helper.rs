@@ -16,7 +16,7 @@ use crate::{
     helper_protocol::{CAPABILITIES, Heard, Line, Options, Update, error, listing, ok, reason_in},
     holding::{Moved, Step},
     inside::lease_of,
-    local::{Local, Remote, Way},
+    local::{Local, Remote, Route},
     sending::{Sending, plain_push},
     surroundings::Environment,
 };
@@ -56,7 +56,7 @@ struct Helper {
     git: Git,
     name: OsString,
     url: OsString,
-    way: Way,
+    route: Route,
     /// The lease that pushes to it belong to.
     lease: Option<LeaseDir>,
     clock: Clock,
@@ -102,13 +102,13 @@ impl Helper {
         let lease = lease_of(environment, url, &dir);
         let mut git = Git { dir, environment: environment.without_helper() };
         let url = with_password(&git, name, url, lease.as_ref());
-        let way = Way::of(&git, name, &url);
-        way.shown_to(&mut git);
+        let route = Route::of(&git, name, &url);
+        route.shown_to(&mut git);
         Ok(Helper {
             git,
             name: name.to_owned(),
             url,
-            way,
+            route,
             lease,
             clock: Clock::of(environment),
             options: Options::default(),
@@ -150,7 +150,7 @@ impl Helper {
 
     fn list(&self, for_push: bool) -> Result<Vec<u8>, Over> {
         let mut ask = self.git.command(["ls-remote", "--symref"]);
-        ask.args(&self.way.upload_pack).arg("--").arg(&self.url);
+        ask.args(&self.route.upload_pack).arg("--").arg(&self.url);
         let said = aloud(&mut ask)?;
         // Git itself has said why not.
         if !said.status.success() {
@@ -231,7 +231,7 @@ impl Helper {
         // What is wrong is said once, by the git that the user started.
         settings.push(("advice.pushUpdateRejected".into(), "false".into()));
         git.environment.set_settings(&settings);
-        let remote = Remote { name: held.remote.clone(), url: url.to_owned(), way: self.way.clone() };
+        let remote = Remote { name: held.remote.clone(), url: url.to_owned(), route: self.route.clone() };
         Ok(Client {
             local: Local { git, common_dir, hash },
             remote,
@@ -246,7 +246,7 @@ impl Helper {
     fn push_unfenced(&self, updates: &[Update]) -> Result<Vec<u8>, Over> {
         let mut push = plain_push(&self.git, self.options.push_options());
         push.args(self.options.atomic.then_some("--atomic")).args(self.options.dry_run.then_some("--dry-run"));
-        push.args(self.options.push_arguments(updates)).args(&self.way.receive_pack);
+        push.args(self.options.push_arguments(updates)).args(&self.route.receive_pack);
         push.arg("--").arg(&self.url).args(updates.iter().map(Update::refspec));
         let said = aloud(&mut push)?;
         let answers = refs_in(&said.stdout);
@@ -277,7 +277,7 @@ impl Helper {
             fetch.args(["--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-prune"]);
             fetch.args(["--recurse-submodules=no", "--refmap="]).args(self.options.fetch_arguments());
             if !by_name {
-                fetch.args(&self.way.upload_pack);
+                fetch.args(&self.route.upload_pack);
             }
             fetch.arg("--").arg(if by_name { &self.name } else { &self.url }).args(wants);
             if !aloud(&mut fetch)?.status.success() {

@@ -82,13 +82,9 @@ struct Configured {
 
 impl Configured {
     fn remotes(git: &Git) -> Vec<Configured> {
-        let listed = git.lines_of(["config", "--null", "--get-regexp", r"^remote\..*\.(push)?url$"], 0);
         let mut written: BTreeMap<OsString, [Vec<OsString>; 2]> = BTreeMap::new();
-        for entry in listed {
-            let bytes = entry.as_bytes();
-            let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { continue };
-            let (key, value) = (&bytes[..end], &bytes[end + 1..]);
-            let Some(key) = key.strip_prefix(b"remote.") else { continue };
+        for (key, value) in git.settings(&[], r"^remote\..*\.(push)?url$") {
+            let Some(key) = key.as_bytes().strip_prefix(b"remote.") else { continue };
             let (name, kind) = match (key.strip_suffix(b".pushurl"), key.strip_suffix(b".url")) {
                 (Some(name), _) => (name, 1),
                 (None, Some(name)) => (name, 0),
@@ -99,7 +95,7 @@ impl Configured {
             if value.is_empty() {
                 urls.clear();
             } else {
-                urls.push(OsString::from_vec(value.to_vec()));
+                urls.push(value);
             }
         }
         let remotes = written.into_iter().filter_map(|(name, [urls, push_urls])| {

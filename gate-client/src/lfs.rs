@@ -30,13 +30,13 @@ pub(crate) fn settings(
 ) -> Result<Vec<(OsString, OsString)>, Failure> {
     let chosen = chosen(&local.git);
     let mut file = Vec::new();
-    let mut endpoints: Vec<Vec<u8>> = chosen.iter().map(|(_, url)| url.clone()).collect();
+    let mut endpoints: Vec<Vec<u8>> = chosen.iter().map(|(_, url)| url.as_bytes().to_vec()).collect();
     for way in ways {
         let is_of_it = |key: &[u8]| {
             let key = key.strip_prefix(b"remote.").and_then(|key| key.strip_prefix(way.name.as_bytes()));
             key == Some(b".lfsurl") || key == Some(b".lfspushurl")
         };
-        if chosen.iter().any(|(key, _)| is_of_it(key)) {
+        if chosen.iter().any(|(key, _)| is_of_it(key.as_bytes())) {
             continue;
         }
         file.extend([b"[remote ", &*in_double_quotes(way.name.as_bytes()), b"]\n"].concat());
@@ -67,16 +67,9 @@ pub(crate) fn settings(
 }
 
 /// Where the user has told it to go.
-fn chosen(git: &Git) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn chosen(git: &Git) -> Vec<(OsString, OsString)> {
     let keys = r"^(lfs\.(push)?url|remote\..*\.lfs(push)?url)$";
-    let mut found = git.lines_of(["config", "--null", "--get-regexp", keys], 0);
-    found.extend(git.lines_of(["config", "--file", ".lfsconfig", "--null", "--get-regexp", keys], 0));
-    let pair = |entry: OsString| {
-        let bytes = entry.into_vec();
-        let end = bytes.iter().position(|byte| *byte == b'\n')?;
-        Some((bytes[..end].to_vec(), bytes[end + 1..].to_vec()))
-    };
-    found.into_iter().filter_map(pair).collect()
+    [git.settings(&[], keys), git.settings(&["--file", ".lfsconfig"], keys)].concat()
 }
 
 /// As Git LFS would have made it of the URL itself, in a spelling that is not the helper's to take: one

@@ -23,12 +23,12 @@ pub(crate) struct Local {
 pub(crate) struct Remote {
     pub(crate) name: String,
     pub(crate) url: String,
-    pub(crate) way: Way,
+    pub(crate) route: Route,
 }
 
 /// What is configured for a remote by its name, and git would not apply to its URL, which is what we hand to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     /// The programs on the other side, as arguments.
     pub(crate) receive_pack: Option<OsString>,
     pub(crate) upload_pack: Option<OsString>,
@@ -36,30 +36,28 @@ pub(crate) struct Way {
     proxy: Vec<(OsString, OsString)>,
 }
 
-impl Way {
-    pub(crate) fn of(git: &Git, name: &OsStr, url: &OsStr) -> Way {
-        let mut way = Way::default();
+impl Route {
+    pub(crate) fn of(git: &Git, name: &OsStr, url: &OsStr) -> Route {
+        let mut route = Route::default();
         if name == url {
-            return way;
+            return route;
         }
         let keys = r"^remote\..*\.(proxy|proxyauthmethod|receivepack|uploadpack)$";
         let prefix = [b"remote.", name.as_bytes(), b"."].concat();
-        for entry in git.lines_of(["config", "-z", "--get-regexp", keys], 0) {
-            let Some(rest) = entry.as_bytes().strip_prefix(&*prefix) else { continue };
-            let mut parts = rest.splitn(2, |byte| *byte == b'\n');
-            let (key, value) = (parts.next().unwrap_or_default(), OsStr::from_bytes(parts.next().unwrap_or_default()));
-            let argument = |option: &str| Some([OsStr::new(option), value].into_iter().collect());
+        for (key, value) in git.settings(&[], keys) {
+            let Some(key) = key.as_bytes().strip_prefix(&*prefix) else { continue };
+            let argument = |option: &str| Some([OsStr::new(option), &value].into_iter().collect());
             match key {
-                b"receivepack" => way.receive_pack = argument("--receive-pack="),
-                b"uploadpack" => way.upload_pack = argument("--upload-pack="),
+                b"receivepack" => route.receive_pack = argument("--receive-pack="),
+                b"uploadpack" => route.upload_pack = argument("--upload-pack="),
                 b"proxy" | b"proxyauthmethod" if url.as_bytes().starts_with(b"http") => {
                     let key = [OsStr::new("remote."), url, OsStr::new("."), OsStr::from_bytes(key)];
-                    way.proxy.push((key.into_iter().collect(), value.to_owned()));
+                    route.proxy.push((key.into_iter().collect(), value));
                 }
                 _ => {}
             }
         }
-        way
+        route
     }
 
     /// `git`, which finds the way to the URL as it would to the name.
@@ -124,8 +122,8 @@ impl Local {
 
     /// The remote called `name`, whose URL is known.
     pub(crate) fn remote_at(&self, name: &str, url: &str) -> Remote {
-        let way = Way::of(&self.git, OsStr::new(name), OsStr::new(url));
-        Remote { name: name.to_owned(), url: url.to_owned(), way }
+        let route = Route::of(&self.git, OsStr::new(name), OsStr::new(url));
+        Remote { name: name.to_owned(), url: url.to_owned(), route }
     }
 
     fn usual_remote(&self) -> Result<String, Failure> {

@@ -149,7 +149,7 @@ fn said(moved: Moved, client: &Client) -> Result<Said, Failure> {
 
 fn dry_run(client: &Client, refspecs: &[OsString], args: &PushArgs) -> Result<Said, Failure> {
     let mut push = client.local.git.command(["push", "--porcelain", "--dry-run", "--no-verify"]);
-    push.args(args.arguments()).args(&client.remote.way.receive_pack).arg("--");
+    push.args(args.arguments()).args(&client.remote.route.receive_pack).arg("--");
     push.arg(&client.remote.url).args(refspecs);
     plain(&mut push, client, "would land", &serde_json::json!({ "outcome": "would-land", "fence": client.fence }))
 }

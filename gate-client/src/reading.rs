@@ -10,7 +10,7 @@ use crate::{
     local::{Local, Remote},
     objects::read_commit,
 };
-use git_fence_core::{Beat, FenceName, Lease, LeaseState, ObjectId, Stamp, text};
+use git_fence_core::{Beat, FenceName, HeldBy, Lease, LeaseState, ObjectId, Stamp, text};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, DirBuilder, File},
@@ -71,6 +71,14 @@ impl Seen {
             now if now < beat.deadline_ms().saturating_add(skew_ms) => Life::AliveOrLate,
             _ => Life::Expired,
         }
+    }
+
+    /// Who has the lease and has not given it back, and for how long by its deadline.
+    pub(crate) fn held_by(&self, now: &Stamp) -> Option<HeldBy> {
+        let SeenLease { lease, .. } = self.lease.as_ref().filter(|seen| seen.lease.state == LeaseState::Held)?;
+        let deadline = self.beat.as_ref().map_or(0, Beat::deadline_ms);
+        let left_ms = deadline.saturating_sub(now.unix_ms);
+        Some(HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms })
     }
 
     /// What both refs are at.
@@ -143,7 +151,7 @@ impl<'a> Mirror<'a> {
         );
         git.environment.set_settings(&settings);
         let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
-        fetch.args(["--recurse-submodules=no", "--refmap="]).args(&remote.way.upload_pack);
+        fetch.args(["--recurse-submodules=no", "--refmap="]).args(&remote.route.upload_pack);
         fetch.arg("--").arg(&remote.url);
         fetch.arg(format!("+refs/fence/{fence}/*:{here}/*"));
         let unreachable = |why: String| Failure::Unreachable { remote: remote.name.clone(), why };

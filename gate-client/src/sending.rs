@@ -98,7 +98,7 @@ impl<'a> Sending<'a> {
             return Ok(looked);
         }
         let mut list = self.git.command(["ls-remote", "--refs"]);
-        let list = self.heard_from(list.args(&self.remote.way.upload_pack).arg("--").arg(&self.remote.url))?;
+        let list = self.heard_from(list.args(&self.remote.route.upload_pack).arg("--").arg(&self.remote.url))?;
         let list = String::from_utf8_lossy(&list);
         let at: HashMap<&str, &str> =
             list.lines().filter_map(|line| line.split_once('\t')).map(|(id, name)| (name, id)).collect();
@@ -115,7 +115,7 @@ impl<'a> Sending<'a> {
         }
         if !updates.is_empty() {
             let mut push = plain_push(&self.git, &[]);
-            push.arg("--dry-run").args(&self.remote.way.receive_pack).arg("--").arg(&self.remote.url).args(updates);
+            push.arg("--dry-run").args(&self.remote.route.receive_pack).arg("--").arg(&self.remote.url).args(updates);
             for answer in refs_in(&self.heard_from(&mut push)?) {
                 let is_meant =
                     at.get(answer.name.as_str()).is_some_and(|id| self.meant.iter().any(|meant| **meant == **id));
@@ -145,7 +145,7 @@ impl<'a> Sending<'a> {
             let old = old.as_ref().map_or(String::new(), ToString::to_string);
             push.arg(format!("--force-with-lease={}:{old}", part.of(self.fence)));
         }
-        push.args(&self.arguments).args(&self.remote.way.receive_pack).arg("--");
+        push.args(&self.arguments).args(&self.remote.route.receive_pack).arg("--");
         push.arg(if self.by_name { &self.remote.name } else { &self.remote.url }).args(&self.refspecs);
         for (part, _, new) in &self.swaps {
             push.arg(format!("{new}:{}", part.of(self.fence)));

@@ -167,6 +167,27 @@ pub enum Event {
         /// How it is known to be over.
         evidence: Evidence,
     },
+    /// Some refs of a push have moved, and it is not over; or they moved after it was taken to be over.
+    #[serde(rename = "push.landed")]
+    PushLanded {
+        /// The push.
+        push: PushId,
+        /// The first fence it touched, with the mark as it is now.
+        #[serde(flatten)]
+        stake: Stake,
+        /// The other fences it touched.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<Stake>,
+        /// The fences of which it has moved a ref so far: there its token is spent.
+        spent: Vec<FenceName>,
+        /// How many refs it has moved so far.
+        moved: usize,
+        /// Of how many.
+        count: usize,
+        /// Where it had been settled before, and too early: how many were known to have moved then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        settled_as: Option<usize>,
+    },
     /// A fence's mark was raised without a push: nothing at or below it may write any more.
     #[serde(rename = "mark.raised")]
     MarkRaised {

@@ -38,7 +38,9 @@ impl Filter {
         };
         match event {
             _ if self.fence.is_none() && self.token.is_none() => true,
-            Event::PushAccepted { stake, also, .. } | Event::PushSettled { stake, also, .. } => {
+            Event::PushAccepted { stake, also, .. }
+            | Event::PushSettled { stake, also, .. }
+            | Event::PushLanded { stake, also, .. } => {
                 let mut stakes = std::iter::once(stake).chain(also);
                 stakes.any(|Stake { fence, token, .. }| wanted(Some(fence), *token))
             }
@@ -82,7 +84,10 @@ fn pusher_of(event: &Event) -> Option<&str> {
         Event::LeaseRenewed(renewed) => Some(&renewed.who.pusher),
         Event::PushAccepted { who, .. } | Event::PushEvicted { who, .. } => Some(&who.pusher),
         Event::PushRejected(refused) | Event::PushObserved(refused) => Some(&refused.who.pusher),
-        Event::LogRecovered { .. } | Event::SettingsChanged { .. } | Event::PushSettled { .. } => None,
+        Event::LogRecovered { .. }
+        | Event::SettingsChanged { .. }
+        | Event::PushSettled { .. }
+        | Event::PushLanded { .. } => None,
     }
 }
 

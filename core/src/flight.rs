@@ -111,6 +111,25 @@ pub struct InFlight {
     /// The process that moves the refs; none where the host starts hooks elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_pack: Option<ReceivePack>,
+    /// What is already known to have moved while it is still under way.
+    #[serde(default, skip_serializing_if = "Landed::is_nothing")]
+    pub landed: Landed,
+}
+
+/// What has been seen to have moved. It only grows: what happens to a ref afterwards changes nothing of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Landed {
+    /// The fences of which a ref moved.
+    pub spent: Vec<FenceName>,
+    /// How many refs moved.
+    pub moved: usize,
+}
+
+impl Landed {
+    /// Whether nothing has been seen to have moved.
+    pub fn is_nothing(&self) -> bool {
+        self.spent.is_empty() && self.moved == 0
+    }
 }
 
 impl InFlight {
@@ -162,6 +181,7 @@ pub(crate) mod tests {
             who: Who { owner: None, pusher: "tester".to_owned(), address: None },
             place: Place { boot: "b".to_owned(), machine: None, pid_ns: 1, uptime_ms: 0 },
             receive_pack: None,
+            landed: Landed::default(),
         }
     }
 

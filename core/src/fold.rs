@@ -1,6 +1,6 @@
 //! The state of all fences: the fold of the log.
 
-use crate::{Event, FenceName, InFlight, LeaseLine, Mark, PushId, Renewed, Standing};
+use crate::{Event, FenceName, InFlight, Landed, LeaseLine, Mark, PushId, Renewed, Standing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -80,7 +80,16 @@ impl State {
                     who: who.clone(),
                     place: place.clone(),
                     receive_pack: *receive_pack,
+                    landed: Landed::default(),
                 });
+            }
+            Event::PushLanded { push, stake, also, spent, moved, .. } => {
+                for stake in std::iter::once(stake).chain(also) {
+                    self.raise(&stake.fence, stake.mark);
+                }
+                if let Some(flight) = self.in_flight.iter_mut().find(|flight| flight.push == *push) {
+                    flight.landed = Landed { spent: spent.clone(), moved: *moved };
+                }
             }
             Event::PushSettled { push, spent, .. } => {
                 let at = self.in_flight.iter().position(|flight| flight.push == *push);
@@ -108,6 +117,10 @@ impl State {
         }
         self.leases.insert(line.fence.clone(), standing);
         self.raise(&line.fence, line.mark);
+        // Of a push that is still under way, its lease may have moved before its other refs.
+        if let Some(flight) = self.in_flight.iter_mut().find(|flight| Some(flight.push) == line.push) {
+            flight.leases.retain(|change| change.fence != line.fence);
+        }
     }
 }
 

@@ -7,8 +7,10 @@
 //! The order in which the gate calls them, always under its lock:
 //!
 //! 1. [`State`] is the fold of the log's [`Event`]s.
-//! 2. For each push that is in flight and over, [`settle`] compares the refs with what the record
-//!    says they were, and its result is folded in: a token is spent if a ref moved, and only then.
+//! 2. A push is settled at once, on git's own word: [`settle_as_reported`] takes the list that git gives to
+//!    `post-receive`. For a push that is over and of which git never gave word, [`settle`] compares the refs with
+//!    what the record says they were; and what a push that is still under way has moved already is found by
+//!    [`landed_so_far`]. The result is folded in: a token is spent if a ref moved, and only then.
 //!    Where a lease's ref is not where the log has it, [`Fence::lease_found`] is what to take down first.
 //! 3. [`decide`] judges the new push against the marks. It may say "wait": somebody's refs are
 //!    still moving.
@@ -66,7 +68,7 @@ pub use decide::{Claim, Decision, decide};
 pub use event::{AskedRef, Event, LeaseLine, Line, Refused, Renewed, Stake, Who};
 pub use fence::Fence;
 pub use filter::Filter;
-pub use flight::{InFlight, Plan, PlannedRef, PushId};
+pub use flight::{InFlight, Landed, Plan, PlannedRef, PushId};
 pub use fold::{FoldError, LOG_VERSION, State};
 pub use found::Found;
 pub use lease::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
@@ -82,7 +84,7 @@ pub use offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer
 pub use place::{Place, ReceivePack, View};
 pub use push::{Command, Push, PushError};
 pub use rules::{Accept, Mode, Rules, Settings, Syslog};
-pub use settle::{Evidence, Settlement, refs_say_over, settle};
+pub use settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle, settle_as_reported};
 pub use spread::Spread;
 pub use stamp::Stamp;
 pub use tally::{FenceTally, Observed, Tally};

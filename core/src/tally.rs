@@ -120,7 +120,17 @@ impl Tally {
                     self.fence(fence).moved += 1;
                 }
             }
-            // What else is on record is no push.
+            // It was counted as settled before, and too early.
+            Event::PushLanded { spent, settled_as: Some(before), .. } => {
+                if *before == 0 {
+                    self.unmoved = self.unmoved.saturating_sub(1);
+                    self.moved += 1;
+                }
+                for fence in spent {
+                    self.fence(fence).moved += 1;
+                }
+            }
+            // What else is on record is no push, or is counted when it is settled.
             _ => {}
         }
     }

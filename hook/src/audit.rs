@@ -174,6 +174,12 @@ fn row(line: &Line) -> Row<'_> {
                 format!("{}  push {push}: {moved} of {count} refs moved, mark {}", fences(stake, also), stake.mark);
             row("settled", stake.token, "-", detail)
         }
+        Event::PushLanded { push, stake, also, moved, count, settled_as, .. } => {
+            let when = if settled_as.is_some() { "after it was settled" } else { "so far" };
+            let fences = fences(stake, also);
+            let detail = format!("{fences}  push {push}: {moved} of {count} refs moved {when}, mark {}", stake.mark);
+            row("landed", stake.token, "-", detail)
+        }
         Event::MarkRaised { fence, mark, reason, pusher } => {
             row("raised", None, pusher, format!("{fence}  mark at least {mark}: {reason}"))
         }

@@ -97,7 +97,7 @@ fn sentence(line: &Line) -> String {
             let token = stake.token.map_or("no token".to_owned(), |token| format!("token {token}"));
             format!("{kind} {token} for fence '{}' (pusher {})", stake.fence, text::in_quotes(&who.pusher))
         }
-        Event::PushSettled { push, stake, moved, count, .. } => {
+        Event::PushSettled { push, stake, moved, count, .. } | Event::PushLanded { push, stake, moved, count, .. } => {
             format!("{kind} push {push} moved {moved} of {count} refs, mark {} of fence '{}'", stake.mark, stake.fence)
         }
         Event::LeaseGranted(line)

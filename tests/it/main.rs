@@ -20,6 +20,7 @@ mod places;
 mod plain_push;
 mod run;
 mod spent;
+mod spent_at_once;
 mod state;
 mod stats;
 mod support;

@@ -5,8 +5,8 @@ use super::{
     values::{self, object, stamp, token},
 };
 use crate::{
-    Accept, Claim, Decision, Event, Fence, Found, Lease, LeaseAsk, LeaseMove, LeaseState, Mode, Proposal, Rules, State,
-    Token, Ttl, decide, judge_lease, next_token, refs_say_over, settle,
+    Accept, Claim, Decision, Event, Fence, Found, Lease, LeaseAsk, LeaseMove, LeaseState, Mode, Proposal, Push, Rules,
+    State, Token, Ttl, decide, judge_lease, next_token, refs_say_over, settle, settle_as_reported,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -229,9 +229,15 @@ proptest! {
             let settlement = settle(flight, &flight.plan.refs, &seen);
             let over = refs_say_over(&flight.plan.refs, &seen);
             let counted = flight.plan.refs.len().min(seen.len());
-            prop_assert!(settlement.moved <= counted);
-            prop_assert!(!over || settlement.moved == counted);
+            let known = &flight.landed;
+            prop_assert!(known.moved <= settlement.moved && settlement.moved <= counted.max(known.moved));
+            prop_assert!(!over || settlement.moved >= counted);
             prop_assert!(settlement.spent.iter().all(|fence| flight.touches(fence)));
+            // What has landed stays landed, whatever the refs show and whatever git says.
+            let said = settle_as_reported(flight, &flight.plan.refs, &Push::default());
+            for fence in known.spent.iter().filter(|fence| flight.touches(fence)) {
+                prop_assert!(settlement.spent.contains(fence) && said.spent.contains(fence));
+            }
             let mut later = state.clone();
             // Ids come twice in a state that is made up. Then the first is meant.
             let is_first = state.in_flight.iter().find(|other| other.push == flight.push) == Some(flight);

@@ -1,9 +1,10 @@
 //! Values of every kind, small ones and those at the ends of their ranges.
 
 use crate::{
-    AskedRef, Beat, Code, Event, Evidence, FenceName, InFlight, Lease, LeaseChange, LeaseId, LeaseLine, LeaseMove,
-    LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef, PushId, Reason, ReceivePack, RefName, Refused, Renewed,
-    Secret, Source, Stake, Stamp, Standing, State, Token, Ttl, Who, few_words, hash_line, nonce_of, owner_name,
+    AskedRef, Beat, Code, Event, Evidence, FenceName, InFlight, Landed, Lease, LeaseChange, LeaseId, LeaseLine,
+    LeaseMove, LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef, PushId, Reason, ReceivePack, RefName,
+    Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token, Ttl, Who, few_words, hash_line, nonce_of,
+    owner_name,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -164,7 +165,13 @@ fn accepted() -> impl Strategy<Value = Event> {
 }
 
 fn settled() -> impl Strategy<Value = Event> {
-    let evidence = [Evidence::RefsMoved, Evidence::ReceivePackGone, Evidence::Rebooted, Evidence::TimePassed].to_vec();
+    let evidence = vec![
+        Evidence::Reported,
+        Evidence::RefsMoved,
+        Evidence::ReceivePackGone,
+        Evidence::Rebooted,
+        Evidence::TimePassed,
+    ];
     let counts = (0..9usize, 0..9usize);
     (0..9u64, stake(), vec(stake(), 0..2), vec(fence(), 0..3), counts, select(evidence)).prop_map(
         |(push, stake, also, spent, (moved, count), evidence)| Event::PushSettled {
@@ -175,6 +182,21 @@ fn settled() -> impl Strategy<Value = Event> {
             moved,
             count,
             evidence,
+        },
+    )
+}
+
+fn landed() -> impl Strategy<Value = Event> {
+    let counts = (0..9usize, 0..9usize, option::of(0..9usize));
+    (0..9u64, stake(), vec(stake(), 0..2), vec(fence(), 0..3), counts).prop_map(
+        |(push, stake, also, spent, (moved, count, settled_as))| Event::PushLanded {
+            push: PushId(push),
+            stake,
+            also,
+            spent,
+            moved,
+            count,
+            settled_as,
         },
     )
 }
@@ -232,6 +254,7 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         6 => (lease_event, lease_line()).prop_map(|(event, line)| event(line)),
         3 => renewed().prop_map(Event::LeaseRenewed),
         1 => refused().prop_map(Event::PushRejected),
+        2 => landed(),
         1 => refused().prop_map(Event::PushObserved),
         1 => (0..3u32, words).prop_map(|(version, pusher)| Event::LogBegun { version, pusher }),
         1 => words.prop_map(|reason| Event::LogRecovered { reason }),
@@ -248,18 +271,19 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
 }
 
 pub(super) fn state() -> impl Strategy<Value = State> {
-    let flight = (0..9u64, vec(stake(), 1..3), vec(planned(), 0..3), vec(change(), 0..2), who(), place()).prop_map(
-        |(push, stakes, refs, leases, who, place)| InFlight {
-            push: PushId(push),
-            time: "2026-01-01T00:00:00.000Z".to_owned(),
-            stakes,
-            plan: Plan::of(refs),
-            leases,
-            who,
-            place,
-            receive_pack: None,
-        },
-    );
+    let landed = (vec(fence(), 0..2), 0..3usize);
+    let flight = (0..9u64, vec(stake(), 1..3), vec(planned(), 0..3), vec(change(), 0..2), who(), place(), landed);
+    let flight = flight.prop_map(|(push, stakes, refs, leases, who, place, (landed, moved))| InFlight {
+        push: PushId(push),
+        time: "2026-01-01T00:00:00.000Z".to_owned(),
+        stakes,
+        plan: Plan::of(refs),
+        leases,
+        who,
+        place,
+        receive_pack: None,
+        landed: Landed { spent: landed, moved },
+    });
     let marks = proptest::collection::btree_map(fence(), mark(), 0..3);
     let leases = proptest::collection::btree_map(fence(), standing(), 0..3);
     (marks, leases, vec(flight, 0..2), option::of(settings()), 0..9u64).prop_map(

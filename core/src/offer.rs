@@ -155,6 +155,7 @@ mod tests {
             fences: vec![deploy, Rules::for_repo()],
             receive_pack_is_elsewhere: false,
             init_at_first_push: false,
+            companion_is_optional: false,
             syslog: None,
         }
     }

@@ -28,6 +28,13 @@ pub struct ReceivePack {
     pub pidfd: Option<u64>,
 }
 
+impl ReceivePack {
+    /// When it started, in milliseconds since boot.
+    pub fn started_ms(&self, ticks_per_second: u64) -> u64 {
+        self.start.saturating_mul(1000) / ticks_per_second.max(1)
+    }
+}
+
 /// What can be known here about a process that was recorded there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {

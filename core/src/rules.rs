@@ -113,6 +113,10 @@ pub struct Settings {
     pub receive_pack_is_elsewhere: bool,
     /// Whether a repository that has no log yet may begin one at its first push.
     pub init_at_first_push: bool,
+    /// Whether a gate may do without its companion, the `post-receive` that records at once what a push has moved:
+    /// for hosts that have no place for it (the weaker form).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub companion_is_optional: bool,
     /// Where each decision is sent besides the log: the local syslog or journald, or a socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syslog: Option<Syslog>,
@@ -171,6 +175,7 @@ mod tests {
             fences: vec![deploy, Rules::for_repo()],
             receive_pack_is_elsewhere: false,
             init_at_first_push: false,
+            companion_is_optional: false,
             syslog: None,
         }
     }

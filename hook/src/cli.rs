@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     install,
     mend::{self, Order},
-    pre_receive, repair, revoke,
+    post_receive, pre_receive, repair, revoke,
     select::AuditArgs,
     stats::{self, StatsArgs},
     status,
@@ -18,8 +18,8 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 /// The gate of git-fence, for the server side.
 ///
 /// Git runs it as the pre-receive hook of a repository and it refuses every push whose fencing
-/// token is not above the newest that has written there. The commands below put it in place and
-/// show what it does.
+/// token is not above the newest that has written there; as post-receive it records what was
+/// written. The commands below put it in place and show what it does.
 #[derive(Parser)]
 #[command(name = "git-fence-hook", version, max_term_width = 100)]
 struct Cli {
@@ -86,6 +86,9 @@ enum Command {
     /// What git runs: reads the push from standard input and the environment
     #[command(hide = true)]
     PreReceive { hook: Vec<OsString> },
+    /// What git runs after the push: reads the refs that it has updated from standard input
+    #[command(hide = true)]
+    PostReceive { hook: Vec<OsString> },
 }
 
 #[derive(Subcommand)]
@@ -122,6 +125,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
     };
     let done = match cli.command {
         Command::PreReceive { hook } => return pre_receive::run(&hook, environment),
+        Command::PostReceive { hook } => return post_receive::run(&hook, environment),
         Command::Install(asked) => install::run(&asked, environment),
         Command::Uninstall(asked) => uninstall::run(&asked, environment),
         Command::Doctor(asked) => doctor::run(&asked, environment),

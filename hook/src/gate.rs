@@ -6,7 +6,7 @@ use crate::{
     process,
     record::Record,
     repository::Repository,
-    settling::{SettlingError, settle_what_is_over},
+    settling::{Found, SettlingError, settle_what_is_over},
     slot::{self, Fate, Lookout},
     store::{Durability, Store, StoreError},
     surroundings::Environment,
@@ -64,7 +64,7 @@ impl Gate<'_> {
             let watched = watching.map(|(push, since)| (push, since.elapsed()));
             let lookout = Lookout { here: self.record.here, watched };
             let mut store = self.record.open(self.settings)?;
-            self.settle_what_is_over(&mut store, lookout)?;
+            let found = self.settle_what_is_over(&mut store, lookout)?;
             let looked = match self.look_again(&mut store) {
                 Ok(looked) => looked,
                 Err(reject) => return Err(self.refuse(store, reject)),
@@ -100,8 +100,10 @@ impl Gate<'_> {
             if evicted != Some(in_the_way.push) && self.may_evict(&in_the_way) {
                 evicted = Some(in_the_way.push);
                 self.evict(store, &in_the_way)?;
+            } else if found == Found::Landed {
+                self.record.commit_appended(store, Durability::Synced)?;
             } else {
-                // Nothing is written by those who only wait. What they found out is found again.
+                // Nothing else is written by those who only wait. What they found out is found again.
                 drop(store);
             }
             if !has_spoken && self.record.patience.spent() >= WORTH_SAYING {
@@ -114,7 +116,7 @@ impl Gate<'_> {
     }
 
     /// Settles the pushes in this push's way that are over.
-    pub(crate) fn settle_what_is_over(&self, store: &mut Store, lookout: Lookout<'_>) -> Result<(), Refusal> {
+    pub(crate) fn settle_what_is_over(&self, store: &mut Store, lookout: Lookout<'_>) -> Result<Found, Refusal> {
         let is_in_the_way = |state: &State, flight: &InFlight| {
             self.claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence))
         };

@@ -1,12 +1,14 @@
 //! Whether pushes come to the gate at all.
 
 use crate::{
+    companion,
     failure::Failure,
     git::{self, Wish, shell_quoted},
-    hook_file::{self, Found, is_executable},
+    hook_file::{self, Found, Part, is_executable},
     kept_hook,
     layout::{Layout, Site},
     repository::Repository,
+    settings,
 };
 use serde::Serialize;
 use std::{
@@ -81,6 +83,7 @@ pub(crate) fn quoted(path: &Path) -> String {
 pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, Failure> {
     let site = Site::of(repository, None)?;
     let mut findings: Vec<Finding> = hook(repository, &site)?.into_iter().collect();
+    findings.extend(companion(repository, &site)?);
     findings.extend(hooks_path(repository, &site));
     if let Some(second) = site.second_hook() {
         let sentence =
@@ -91,17 +94,43 @@ pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, Failure> {
         let sentence = "push options are not advertised: only trailers carry tokens";
         findings.push(Finding::warning("push-options-off", sentence, install(repository)));
     }
-    // From 2.54 on git looks at it; setting it right here counts wherever it was set wrong.
-    if repository.config.boolean("hook.pre-receive.enabled").ok().flatten() == Some(false) {
-        let sentence = "hook.pre-receive.enabled is false: git 2.54 and newer run no such hook, and no push is checked";
-        let mend = config(repository, "hook.pre-receive.enabled true");
-        findings.push(Finding::error("hook-disabled", sentence, mend));
+    for (part, then) in [(Part::Gate, "no push is checked"), (Part::Companion, "every push is refused")] {
+        if is_disabled(part, repository) {
+            let key = format!("hook.{}.enabled", part.name());
+            let sentence = format!("{key} is false: git 2.54 and newer run no such hook, and {then}");
+            // Setting it right here counts wherever it was set wrong.
+            findings.push(Finding::error("hook-disabled", sentence, config(repository, &format!("{key} true"))));
+        }
     }
     Ok(findings)
 }
 
+/// Whether git, from 2.54 on, is told not to run that hook.
+pub(crate) fn is_disabled(part: Part, repository: &Repository) -> bool {
+    let key = format!("hook.{}.enabled", part.name());
+    repository.config.boolean(key.as_str()).ok().flatten() == Some(false)
+}
+
+/// The companion: without it a token that was spent could come back, so the gate refuses.
+fn companion(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure> {
+    if !matches!(Found::at(&site.hook(Part::Gate))?, Found::Ours(_)) {
+        // There is no gate that would miss it.
+        return Ok(None);
+    }
+    let Some(why) = companion::what_is_wrong(site.hooks()) else { return Ok(None) };
+    let optional = settings::read(&repository.config).is_ok_and(|settings| settings.companion_is_optional);
+    Ok(Some(if optional {
+        let sentence = format!(
+            "{why}: fence.companion is optional, the weaker form: a ref that is put back before the next push brings its token back"
+        );
+        Finding::warning("companion-missing", sentence, install(repository))
+    } else {
+        Finding::error("companion-missing", format!("{why}: every push is refused"), install(repository))
+    }))
+}
+
 fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure> {
-    let path = site.hook();
+    let path = site.hook(Part::Gate);
     let shown = path.display();
     let mend = install(repository);
     Ok(match Found::at(&path)? {
@@ -118,7 +147,7 @@ fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure
             let away = quoted(&path.with_extension("moved-away"));
             Some(Finding::error("hook-not-a-file", sentence, format!("mv {} {away} && {mend}", quoted(&path))))
         }
-        Found::Others if hook_file::calls_the_gate(&path) => {
+        Found::Others if hook_file::calls(Part::Gate, &path) => {
             let sentence =
                 format!("the hook '{shown}' is not the gate's own but calls it: whether it always does is not known");
             Some(Finding { mend: None, ..Finding::note("hook-calls-gate", sentence, "") })
@@ -136,8 +165,8 @@ fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure
             format!("the hook '{shown}' is not executable: no push is checked"),
             mend,
         )),
-        Found::Ours(_) if site.layout == Layout::Dispatcher && !is_executable(&site.door()) => {
-            let door = site.door();
+        Found::Ours(_) if site.layout == Layout::Dispatcher && !is_executable(&site.door(Part::Gate)) => {
+            let door = site.door(Part::Gate);
             let sentence = format!("git does not run the dispatcher '{}': no push is checked", door.display());
             Some(Finding::error("dispatcher-not-executable", sentence, format!("chmod +x {}", quoted(&door))))
         }

@@ -18,7 +18,8 @@ impl Gate<'_> {
     /// Takes down that the holders are alive, or says why not. Of several, all or none.
     pub(crate) fn hear(&self) -> Result<(), Refusal> {
         let mut store = self.record.open(self.settings)?;
-        self.settle_what_is_over(&mut store, Lookout { here: self.record.here, watched: None })?;
+        // What it finds is written with the beat, or found again.
+        let _ = self.settle_what_is_over(&mut store, Lookout { here: self.record.here, watched: None })?;
         match self.signs_of_life(&mut store) {
             Ok(()) => self.record.commit_appended(store, Durability::Lazy),
             Err(reject) => Err(self.refuse(store, reject)),

@@ -4,10 +4,10 @@ use crate::{
     checkpoint::{Checkpoint, CheckpointFile},
     files::{FenceDir, is_same_file},
     journal::{Damage, Journal, ReadLine, Start},
-    mutex::Witness,
+    mutex::{Unwritten, Witness},
     store::missing_log,
 };
-use git_fence_core::State;
+use git_fence_core::{Evidence, State};
 use std::{fs::File, io, path::PathBuf};
 
 /// Reads every line there is, oldest first, and checks that each follows from the one before, across
@@ -100,9 +100,19 @@ pub(crate) fn current(dir: &FenceDir, boot: &str) -> Result<Current, Damage> {
     Ok(Current { journal, checkpoint_is_damaged })
 }
 
-/// Where all fences stand.
+/// Where all fences stand, with what git said of pushes when there was no room in the log for it.
 pub(crate) fn state(dir: &FenceDir, boot: &str) -> Result<State, Damage> {
-    Ok(current(dir, boot)?.journal.state)
+    let unwritten = Witness::look_up(dir).map(|witness| witness.unwritten);
+    let mut state = current(dir, boot)?.journal.state;
+    for Unwritten { push, count, settlement } in unwritten.into_iter().flatten() {
+        if let Some(flight) = state.in_flight.iter().find(|flight| flight.push == push).cloned() {
+            for event in settlement.on_record(&flight, &state, count, Evidence::Reported) {
+                let applied = state.apply(0, &flight.time, &event);
+                debug_assert!(applied.is_ok(), "a push in flight can be settled");
+            }
+        }
+    }
+    Ok(state)
 }
 
 /// The file that is written to.

@@ -1,4 +1,4 @@
-//! The hook's file: what git finds, and what of it is ours.
+//! The files of our hooks: what git finds, and what of it is ours.
 
 use crate::{failure::Failure, files};
 use std::{
@@ -10,6 +10,45 @@ use std::{
     },
     path::{Path, PathBuf},
 };
+
+/// What of ours git runs, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Decides, before any ref moves.
+    Gate,
+    /// Records what moved, as soon as git says so.
+    Companion,
+}
+
+impl Part {
+    /// Both, in the order in which they are put in place: a gate without its companion refuses every push, a
+    /// companion without its gate does nothing.
+    pub(crate) const BOTH: [Part; 2] = [Part::Companion, Part::Gate];
+
+    /// What git calls such a hook.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Gate => "pre-receive",
+            Part::Companion => "post-receive",
+        }
+    }
+
+    /// Its place where a dispatcher runs a whole directory. The gate comes last, as close to the write as it can;
+    /// the companion first, before anybody undoes what was pushed.
+    pub(crate) fn in_dispatcher(self) -> &'static str {
+        match self {
+            Part::Gate => "pre-receive.d/zz-git-fence",
+            Part::Companion => "post-receive.d/00-git-fence",
+        }
+    }
+
+    fn purpose(self) -> &'static str {
+        match self {
+            Part::Gate => "Every push to guarded refs passes through it.",
+            Part::Companion => "It records what each push has moved; without it the gate refuses every push.",
+        }
+    }
+}
 
 /// What tells our hook from another's.
 const OURS: &str = "# git-fence: the gate of this repository";
@@ -51,10 +90,10 @@ impl Found {
     }
 }
 
-/// Whether the hook at `path`, somebody else's, calls the gate itself.
-pub(crate) fn calls_the_gate(path: &Path) -> bool {
-    let call = b"git-fence-hook pre-receive";
-    fs::read(path).is_ok_and(|content| content.windows(call.len()).any(|window| window == call))
+/// Whether the hook at `path`, somebody else's, calls ours itself.
+pub(crate) fn calls(part: Part, path: &Path) -> bool {
+    let call = format!("git-fence-hook {}", part.name());
+    fs::read(path).is_ok_and(|content| content.windows(call.len()).any(|window| window == call.as_bytes()))
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -69,19 +108,21 @@ pub(crate) fn is_executable(path: &Path) -> bool {
 /// The hook is a script whose interpreter is this program: no shell in between, and if the program
 /// is ever gone, git cannot start the hook and refuses the push. A symbolic link would then dangle,
 /// and git would take that for "no hook" and let everything through.
-pub(crate) fn content() -> Result<Vec<u8>, Failure> {
+pub(crate) fn content(part: Part) -> Result<Vec<u8>, Failure> {
     let program = std::env::current_exe().map_err(Failure::io("find", "this program"))?;
     let path = program.as_os_str().as_bytes();
     let explanation = format!(
-        "{OURS}\n# Written by 'git-fence-hook install'. Every push to guarded refs passes through it.\n\
-         # Do not edit; settings are in git's configuration, under fence.*\n"
+        "{OURS}\n# Written by 'git-fence-hook install'. {}\n\
+         # Do not edit; settings are in git's configuration, under fence.*\n",
+        part.purpose()
     );
-    let fits = path.len() + " pre-receive".len() < LONGEST_SHEBANG && !path.iter().any(u8::is_ascii_whitespace);
+    let name = part.name().as_bytes();
+    let fits = path.len() + 1 + name.len() < LONGEST_SHEBANG && !path.iter().any(u8::is_ascii_whitespace);
     let first = if fits {
-        [b"#!", path, b" pre-receive\n"].concat()
+        [b"#!", path, b" ", name, b"\n"].concat()
     } else {
         // The path of the hook is what the kernel adds in the other form.
-        [b"#!/bin/sh\nexec ", &quoted(path)[..], b" pre-receive \"$0\"\n"].concat()
+        [b"#!/bin/sh\nexec ", &quoted(path)[..], b" ", name, b" \"$0\"\n"].concat()
     };
     Ok([&first[..], explanation.as_bytes()].concat())
 }
@@ -90,7 +131,8 @@ pub(crate) fn content() -> Result<Vec<u8>, Failure> {
 pub(crate) fn program_in(content: &[u8]) -> Option<PathBuf> {
     let mut lines = content.split(|b| *b == b'\n');
     let first = lines.next()?.strip_prefix(b"#!")?;
-    let path = match first.strip_suffix(b" pre-receive") {
+    let by_kernel = Part::BOTH.iter().find_map(|part| first.strip_suffix(format!(" {}", part.name()).as_bytes()));
+    let path = match by_kernel {
         Some(path) => path.to_vec(),
         None => {
             let line = lines.next()?.strip_prefix(b"exec '")?;
@@ -153,8 +195,8 @@ impl Drop for Staged {
 /// must not lie in their directory under a name that they take for a hook.
 pub(crate) fn beside(hook: &Path) -> PathBuf {
     let dir = hook.parent().unwrap_or(Path::new("."));
-    let dir = if dir.extension().is_some_and(|end| end == "d") { dir.parent().unwrap_or(dir) } else { dir };
-    dir.join("pre-receive.git-fence-new")
+    let place = if dir.extension().is_some_and(|end| end == "d") { dir } else { hook };
+    place.with_extension("git-fence-new")
 }
 
 #[cfg(test)]
@@ -165,6 +207,8 @@ mod tests {
     fn the_program_of_a_hook_is_read_back_from_both_of_its_forms() {
         let plain = b"#!/usr/local/bin/git-fence-hook pre-receive\n# more";
         assert_eq!(program_in(plain), Some("/usr/local/bin/git-fence-hook".into()));
+        let companion = b"#!/usr/local/bin/git-fence-hook post-receive\n# more";
+        assert_eq!(program_in(companion), Some("/usr/local/bin/git-fence-hook".into()));
         let by_shell = b"#!/bin/sh\nexec '/opt/it'\\''s mine/git-fence-hook' pre-receive \"$0\"\n";
         assert_eq!(program_in(by_shell), Some("/opt/it's mine/git-fence-hook".into()));
         assert_eq!(program_in(b"#!/bin/sh\nexit 0\n"), None);

@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     files::FenceDir,
     git::{self, Wish},
-    hook_file::{self, Found, Staged, is_executable},
+    hook_file::{self, Found, Part, Staged, is_executable},
     install_log::{self, LogIs},
     kept_hook,
     layout::{Layout, Site},
@@ -20,7 +20,7 @@ use gix::bstr::BString;
 use std::{
     fs::File,
     io::{self, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// What `install` is asked.
@@ -104,13 +104,11 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
 struct Job {
     _alone: Option<File>,
     repository: Repository,
-    site: Site,
     fence_dir: FenceDir,
     log: LogIs,
     wishes: Vec<Wish>,
     raises: Vec<Raise>,
-    content: Vec<u8>,
-    found: Found,
+    pieces: Vec<Piece>,
     warnings: Vec<String>,
 }
 
@@ -125,9 +123,7 @@ impl Job {
         // Settings that do not parse would refuse every push: say so now.
         let settings = settings::read(&with(&wishes, &repository)?)?;
         let site = Site::of(&repository, asked.layout)?;
-        if let Some(objection) = site.objection()? {
-            return Err(objection);
-        }
+        let pieces = Part::BOTH.into_iter().map(|part| Piece::look(part, &site)).collect::<Result<_, _>>()?;
         let fence_dir = FenceDir::at(repository.fence_dir());
         let log = LogIs::at(&fence_dir)?;
         let (mut raises, unreadable) = takeover::read(&repository, &settings)?;
@@ -140,23 +136,7 @@ impl Job {
             )
         }));
         warnings.extend(shared_hooks(&repository, &site));
-        let found = Found::at(&site.hook())?;
-        Ok(Job {
-            _alone: alone,
-            content: hook_file::content()?,
-            repository,
-            site,
-            fence_dir,
-            log,
-            wishes,
-            raises,
-            found,
-            warnings,
-        })
-    }
-
-    fn hook_is_there(&self) -> bool {
-        matches!(&self.found, Found::Ours(old) if *old == self.content) && is_executable(&self.site.hook())
+        Ok(Job { _alone: alone, repository, fence_dir, log, wishes, raises, pieces, warnings })
     }
 
     /// What is there and what is not, a line each.
@@ -171,11 +151,17 @@ impl Job {
         for Raise { fence, mark, lease } in &self.raises {
             lines.push(format!("mark          of fence '{fence}' at least {mark}, from '{lease}'  {done}"));
         }
-        if self.found == Found::Others {
-            let kept = kept_hook::place_of(&self.site.hook());
-            lines.push(format!("kept          {}  runs first  {done}", kept.display()));
+        for piece in &self.pieces {
+            let (what, order) = match piece.part {
+                Part::Gate => ("hook", "runs first"),
+                Part::Companion => ("companion", "runs after it"),
+            };
+            if piece.keeps_another() {
+                let kept = kept_hook::place_of(&piece.hook);
+                lines.push(format!("kept          {}  {order}  {done}", kept.display()));
+            }
+            lines.push(format!("{what:<12}  {}  {}", piece.hook.display(), word(piece.is_there())));
         }
-        lines.push(format!("hook          {}  {}", self.site.hook().display(), word(self.hook_is_there())));
         lines
     }
 
@@ -184,16 +170,19 @@ impl Job {
         let settings = self.wishes.iter().filter(|wish| !wish.is_fulfilled(&self.repository));
         let log = (!self.log.is_whole()).then_some("log");
         let mark = (!self.raises.is_empty()).then_some("mark");
-        let hook = (!self.hook_is_there()).then_some("hook");
-        let changes = log.into_iter().chain(settings.map(|wish| wish.key.as_str())).chain(mark).chain(hook);
+        let hooks = self.pieces.iter().filter(|piece| !piece.is_there()).map(|piece| match piece.part {
+            Part::Gate => "hook",
+            Part::Companion => "companion",
+        });
+        let changes = log.into_iter().chain(settings.map(|wish| wish.key.as_str())).chain(mark).chain(hooks);
         changes.map(str::to_owned).collect()
     }
 
     /// The log first: a hook without its log refuses every push, a log without its hook refuses none.
-    /// The hook last, by one rename. Whatever fails before that is as if it had never been tried.
+    /// The hooks last, each by one rename. Whatever fails before that is as if it had never been tried.
     fn carry_out(self) -> Result<(), Failure> {
-        let hook = self.site.hook();
-        let staged = if self.hook_is_there() { None } else { Some(Staged::beside(&hook, &self.content)?) };
+        let missing = self.pieces.iter().filter(|piece| !piece.is_there());
+        let staged = missing.map(Piece::stage).collect::<Result<Vec<_>, _>>()?;
         let mut undo = Undo::of(&self.repository, &self.fence_dir);
         let damage = install_log::begin_or_mend(&self.fence_dir, self.log, self.raises)?;
         for wish in self.wishes.into_iter().filter(|wish| !wish.is_fulfilled(&self.repository)) {
@@ -204,16 +193,53 @@ impl Job {
         for change in &undo.changes {
             change.make(&self.repository)?;
         }
-        let keeping = if self.found == Found::Others { Some(kept_hook::keep(&hook)?) } else { None };
-        if let Some(staged) = staged {
+        let keep = |(piece, staged): (&Piece, Staged)| {
+            let keeping = if piece.keeps_another() { Some(kept_hook::keep(&piece.hook)?) } else { None };
+            Ok((staged, keeping))
+        };
+        for (staged, keeping) in staged.into_iter().map(keep).collect::<Result<Vec<_>, Failure>>()? {
             staged.put_in_place()?;
-        }
-        if let Some(keeping) = keeping {
-            keeping.for_good();
+            if let Some(keeping) = keeping {
+                keeping.for_good();
+            }
         }
         undo.forget();
         // A damaged log closes the gate, and that is better than no hook. It must be said all the same.
         damage.map_or(Ok(()), |damage| Err(damage.into()))
+    }
+}
+
+/// One of our hooks, and what stands in its place.
+struct Piece {
+    part: Part,
+    hook: PathBuf,
+    found: Found,
+    content: Vec<u8>,
+}
+
+impl Piece {
+    fn look(part: Part, site: &Site) -> Result<Piece, Failure> {
+        if let Some(objection) = site.objection(part)? {
+            return Err(objection);
+        }
+        let hook = site.hook(part);
+        Ok(Piece { part, found: Found::at(&hook)?, content: hook_file::content(part)?, hook })
+    }
+
+    fn is_there(&self) -> bool {
+        match &self.found {
+            Found::Ours(content) => *content == self.content && is_executable(&self.hook),
+            Found::Others => self.part == Part::Companion && hook_file::calls(self.part, &self.hook),
+            Found::Nothing | Found::NoHook => false,
+        }
+    }
+
+    fn keeps_another(&self) -> bool {
+        self.found == Found::Others && !self.is_there()
+    }
+
+    fn stage(&self) -> Result<(&Piece, Staged), Failure> {
+        Ok((self, Staged::beside(&self.hook, &self.content)?))
     }
 }
 

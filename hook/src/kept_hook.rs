@@ -10,7 +10,7 @@
 use crate::{
     failure::Failure,
     files,
-    hook_file::{Found, beside, is_executable},
+    hook_file::{Found, Part, beside, is_executable},
 };
 use git_fence_core::Reject;
 use std::{
@@ -59,7 +59,7 @@ pub(crate) enum Word {
 pub(crate) fn run(own_file: &Path, args: &[OsString], input: &[u8]) -> Result<Word, Reject> {
     let kept = place_of(own_file);
     // As git does: without its run bit, a hook is none.
-    if !is_executable(&kept) {
+    if is_helper(&kept) || !is_executable(&kept) {
         return Ok(Word::GoOn);
     }
     let cannot = |e: io::Error| Reject::Broken {
@@ -93,6 +93,9 @@ pub(crate) fn keep(hook: &Path) -> Result<Keeping, Failure> {
     let kept = place_of(hook);
     let dir = kept.parent().unwrap_or(Path::new("."));
     make_like_parent(dir).map_err(Failure::io("make", dir))?;
+    if is_helper(&kept) {
+        fs::remove_file(&kept).map_err(Failure::io("remove", &kept))?;
+    }
     let keeping = Keeping(Some(kept.clone()));
     let made = match fs::read_link(hook) {
         Ok(target) => symlink(seen_from_below(&target), &kept),
@@ -145,7 +148,7 @@ pub(crate) fn is_the_same(hook: &Path) -> bool {
 /// Gives back the hook that was at `hook`, over ours. Says whether there was one.
 pub(crate) fn give_back(hook: &Path) -> Result<bool, Failure> {
     let kept = place_of(hook);
-    if Found::at(&kept)? == Found::Nothing {
+    if is_helper(&kept) || Found::at(&kept)? == Found::Nothing {
         return Ok(false);
     }
     let target = fs::read_link(&kept).ok();
@@ -163,11 +166,25 @@ pub(crate) fn give_back(hook: &Path) -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// Whether it is a link to what lies beside our hook under the same name. No kept hook is: it would be a link to itself.
+pub(crate) fn is_helper(kept: &Path) -> bool {
+    let name = Path::new(kept.file_name().unwrap_or_default());
+    fs::read_link(kept).is_ok_and(|target| target == seen_from_below(name))
+}
+
 /// Removes the directory and the links in it; anything else in there is somebody's and stays.
 fn clear_away(kept: &Path) {
     let Some(dir) = kept.parent() else { return };
+    let is_kept = |part: &Part| {
+        let other = dir.join(part.name());
+        !is_helper(&other) && fs::symlink_metadata(&other).is_ok()
+    };
+    // The hook that is kept beside it finds its helpers here, too.
+    if Part::BOTH.iter().any(is_kept) {
+        return;
+    }
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if fs::read_link(entry.path()).is_ok_and(|target| target == seen_from_below(Path::new(&entry.file_name()))) {
+        if is_helper(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -188,8 +205,11 @@ fn make_like_parent(dir: &Path) -> io::Result<()> {
 fn link_helpers(hook: &Path, dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(hook.parent().unwrap_or(Path::new(".")))? {
         let name = entry?.file_name();
+        // Our own hooks are nobody's helpers: the kept one would run ours once more.
+        let is_ours = Part::BOTH.iter().any(|part| name == part.name());
         let is_helper = Some(name.as_os_str()) != hook.file_name()
             && name != DIR
+            && !is_ours
             && !Path::new(&name).extension().is_some_and(|end| end == "sample" || end == "git-fence-new");
         if is_helper && fs::symlink_metadata(dir.join(&name)).is_err() {
             symlink(seen_from_below(Path::new(&name)), dir.join(&name))?;

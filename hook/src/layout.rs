@@ -1,9 +1,9 @@
-//! Where the hook goes: each kind of host has its own place for it.
+//! Where our hooks go: each kind of host has its own places for them.
 
 use crate::{
     failure::Failure,
     git,
-    hook_file::{Found, calls_the_gate, is_executable},
+    hook_file::{Found, Part, calls, is_executable},
     kept_hook,
     repository::Repository,
 };
@@ -25,30 +25,27 @@ pub(crate) enum Layout {
     Gitolite,
 }
 
-/// The place of the hook in one repository.
+/// The places of our hooks in one repository.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) layout: Layout,
     hooks: PathBuf,
 }
 
-/// The last in sorting order: the fence decides as close to the write as it can.
-const IN_DISPATCHER: &str = "pre-receive.d/zz-git-fence";
-
 impl Site {
-    /// Where the hook of `repository` is, or where it is to go.
+    /// Where the hooks of `repository` are, or where they are to go.
     pub(crate) fn of(repository: &Repository, asked: Option<Layout>) -> Result<Site, Failure> {
         let hooks = hooks_dir(repository)?;
         let site = |layout| Site { layout, hooks: hooks.clone() };
         let there = [Layout::Bare, Layout::Dispatcher].into_iter().map(site);
-        let mut there = there.filter(|site| matches!(Found::at(&site.hook()), Ok(Found::Ours(_))));
+        let mut there = there.filter(|site| matches!(Found::at(&site.hook(Part::Gate)), Ok(Found::Ours(_))));
         let layout = match (there.next(), asked) {
             (None, None) => guess(&hooks)?,
             (None, Some(asked)) => asked,
             // A second one would wait for the first.
-            (Some(there), Some(asked)) if there.hook() != site(asked).hook() => {
+            (Some(there), Some(asked)) if there.hook(Part::Gate) != site(asked).hook(Part::Gate) => {
                 return Err(Failure::Other {
-                    what: format!("the gate is already installed as '{}'", there.hook().display()),
+                    what: format!("the gate is already installed as '{}'", there.hook(Part::Gate).display()),
                     hint: "git-fence-hook uninstall  first".to_owned(),
                 });
             }
@@ -58,12 +55,14 @@ impl Site {
         Ok(site(layout))
     }
 
-    /// The file of our hook.
-    pub(crate) fn hook(&self) -> PathBuf {
-        self.hooks.join(match self.layout {
-            Layout::Bare | Layout::Gitolite => "pre-receive",
-            Layout::Dispatcher => IN_DISPATCHER,
-        })
+    /// The file of our hook. The companion goes where its own kind of hook has a place for it: a host may have a
+    /// dispatcher for the one and not for the other.
+    pub(crate) fn hook(&self, part: Part) -> PathBuf {
+        let behind_dispatcher = match part {
+            Part::Gate => self.layout == Layout::Dispatcher,
+            Part::Companion => self.layout != Layout::Gitolite && is_dispatcher(&self.hooks, part).unwrap_or(false),
+        };
+        self.hooks.join(if behind_dispatcher { part.in_dispatcher() } else { part.name() })
     }
 
     /// The directory where git looks.
@@ -72,20 +71,21 @@ impl Site {
     }
 
     /// The hook that git starts: ours, or the dispatcher that starts ours.
-    pub(crate) fn door(&self) -> PathBuf {
-        self.hooks.join("pre-receive")
+    pub(crate) fn door(&self, part: Part) -> PathBuf {
+        self.hooks.join(part.name())
     }
 
     /// Where our hook would be a second time.
     pub(crate) fn second_hook(&self) -> Option<PathBuf> {
-        let second = self.hooks.join(IN_DISPATCHER);
-        let is_ours = second != self.hook() && matches!(Found::at(&second), Ok(Found::Ours(_)));
+        let second = self.hooks.join(Part::Gate.in_dispatcher());
+        let is_ours = second != self.hook(Part::Gate) && matches!(Found::at(&second), Ok(Found::Ours(_)));
         is_ours.then_some(second)
     }
 
     /// Why our hook cannot go here, or would not stay.
-    pub(crate) fn objection(&self) -> Result<Option<Failure>, Failure> {
-        let hook = self.hook();
+    pub(crate) fn objection(&self, part: Part) -> Result<Option<Failure>, Failure> {
+        let (hook, door) = (self.hook(part), self.door(part));
+        let is_behind_dispatcher = hook != door;
         let found = Found::at(&hook)?;
         let other = |what: String, hint: &str| Ok(Some(Failure::Other { what, hint: hint.to_owned() }));
         let shown = hook.display();
@@ -95,25 +95,26 @@ impl Site {
                 "move it away and install again",
             );
         }
-        if self.layout == Layout::Dispatcher && !is_executable(&self.door()) {
+        if is_behind_dispatcher && !is_executable(&door) {
             return other(
-                format!(
-                    "there is no dispatcher '{}' that git could run, and nothing was changed",
-                    self.door().display()
-                ),
+                format!("there is no dispatcher '{}' that git could run, and nothing was changed", door.display()),
                 "let the forge write its hooks first, or use  --layout bare",
             );
         }
         if found != Found::Others {
             return Ok(None);
         }
-        if self.layout == Layout::Dispatcher {
+        if is_behind_dispatcher {
             return other(
                 format!("'{shown}' is somebody else's, and nothing was changed"),
                 "give that hook another name and install again",
             );
         }
-        if calls_the_gate(&hook) {
+        // A companion that somebody else's hook calls is there.
+        if part == Part::Companion && calls(part, &hook) {
+            return Ok(None);
+        }
+        if calls(part, &hook) {
             return other(
                 format!("the hook '{shown}' calls the gate itself, and nothing was changed"),
                 "leave it so, or take that call out of it and install again: twice would be once too often",
@@ -128,7 +129,8 @@ impl Site {
             );
         }
         let kept = kept_hook::place_of(&hook);
-        if Found::at(&kept)? != Found::Nothing && !kept_hook::is_the_same(&hook) {
+        let is_kept = !kept_hook::is_helper(&kept) && Found::at(&kept)? != Found::Nothing;
+        if is_kept && !kept_hook::is_the_same(&hook) {
             return other(
                 format!("there are two hooks to keep, '{shown}' and '{}', and nothing was changed", kept.display()),
                 "somebody has replaced ours since. Remove the one that is not wanted and install again",
@@ -146,16 +148,21 @@ fn hooks_dir(repository: &Repository) -> Result<PathBuf, Failure> {
 }
 
 fn guess(hooks: &Path) -> Result<Layout, Failure> {
-    let door = hooks.join("pre-receive");
-    if Found::at(&door)? == Found::Others && is_executable(&door) && hooks.join("pre-receive.d").is_dir() {
-        let content = fs::read(&door).map_err(Failure::io("read", &door))?;
-        if speaks_of_a_directory(&content) {
-            return Ok(Layout::Dispatcher);
-        }
+    if is_dispatcher(hooks, Part::Gate)? {
+        return Ok(Layout::Dispatcher);
     }
     let update = fs::read_link(hooks.join("update")).unwrap_or_default();
     let is_gitolites = update.components().any(|part| part.as_os_str() == ".gitolite");
     Ok(if is_gitolites { Layout::Gitolite } else { Layout::Bare })
+}
+
+/// Whether what git starts is a script that runs all of a directory.
+fn is_dispatcher(hooks: &Path, part: Part) -> Result<bool, Failure> {
+    let door = hooks.join(part.name());
+    if Found::at(&door)? != Found::Others || !is_executable(&door) || !door.with_extension("d").is_dir() {
+        return Ok(false);
+    }
+    Ok(speaks_of_a_directory(&fs::read(&door).map_err(Failure::io("read", &door))?))
 }
 
 /// `pre-receive.d/*`, `"${hookname}.d"/*` and the like.

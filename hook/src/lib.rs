@@ -19,8 +19,9 @@
 //! A pre-receive hook that compares, advances a mark and exits leaves the ref update outside of its
 //! lock. This one records the push as *in flight* instead: which process will move which refs, and
 //! what they are at right now. Everybody else waits until that push is over, which is when its
-//! receive-pack is gone or all its refs show their new values; then it is *settled* by looking at
-//! the refs. The mark moves there, and nowhere else.
+//! receive-pack is gone or all its refs show their new values. What it moved is written down at once by
+//! the gate's companion, a post-receive hook, on git's own word; only where that never ran (a client that is
+//! gone, a kill) is a push *settled* by comparing its refs with what they were. The mark moves there, and nowhere else.
 //!
 //! A push goes through one room after the other: `surroundings` (environment) and standard input,
 //! `repository` and `settings`, `plan` (what is guarded), `tokens` (options, `trailers`) and `leases` (both read
@@ -32,6 +33,7 @@ mod catch_up;
 mod checkpoint;
 mod cli;
 mod clock;
+mod companion;
 mod config;
 mod csv;
 mod doctor;
@@ -54,11 +56,13 @@ mod journal;
 mod kept_hook;
 mod layout;
 mod leases;
+mod lookback;
 mod mend;
 mod moment;
 mod mutex;
 mod objects;
 mod plan;
+mod post_receive;
 mod pre_receive;
 mod process;
 mod prometheus;

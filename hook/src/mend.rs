@@ -67,8 +67,8 @@ impl Operator {
     pub(crate) fn lock(&self) -> Result<Store, Failure> {
         let mut store = Store::lock(&self.fence_dir(), &self.here.boot, &Operator::patience())?;
         let lookout = Lookout { here: &self.here, watched: None };
-        settle_what_is_over(&mut store, &self.repository, &self.settings, lookout, |_, _| true).map_err(settling)?;
-        Ok(store)
+        let settled = settle_what_is_over(&mut store, &self.repository, &self.settings, lookout, |_, _| true);
+        settled.map_err(settling).map(|_| store)
     }
 
     pub(crate) fn fence_dir(&self) -> FenceDir {

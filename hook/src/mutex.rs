@@ -11,7 +11,7 @@ use crate::{
     clock::Patience,
     files::{FenceDir, is_same_file},
 };
-use git_fence_core::{LineHash, hash_line};
+use git_fence_core::{LineHash, PushId, Settlement, hash_line};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -49,6 +49,17 @@ pub(crate) struct Witness {
     pub(crate) hash: LineHash,
     pub(crate) synced: u64,
     pub(crate) synced_seq: u64,
+    /// What git said of pushes when there was no room left in the log for it. The next holder writes it there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unwritten: Vec<Unwritten>,
+}
+
+/// What became of a push, on git's word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Unwritten {
+    pub(crate) push: PushId,
+    pub(crate) count: usize,
+    pub(crate) settlement: Settlement,
 }
 
 impl Mutex {
@@ -73,12 +84,12 @@ impl Mutex {
         Witness::read(&self.0)
     }
 
-    /// Leaves word of where the log ends. Failing to is not worth a push: the witness only loses reach.
-    pub(crate) fn leave(&self, witness: &Witness) {
-        if let Ok(mut line) = serde_json::to_vec(witness) {
-            line.push(b'\n');
-            let _ = self.0.write_all_at(&line, 0);
-        }
+    /// Leaves word of where the log ends. Failing to is not worth a push: the witness only loses reach. Says whether
+    /// the word is there: a write over what is there needs no room on the disk.
+    pub(crate) fn leave(&self, witness: &Witness) -> bool {
+        let mut line = serde_json::to_vec(witness).unwrap_or_default();
+        line.push(b'\n');
+        self.0.write_all_at(&line, 0).is_ok()
     }
 }
 
@@ -92,12 +103,20 @@ impl Witness {
     pub(crate) fn of_first_line(boot: &str, seq: u64, line: &[u8]) -> Witness {
         let end = line.len() as u64;
         let hash = hash_line(line.strip_suffix(b"\n").unwrap_or(line));
-        Witness { boot: boot.to_owned(), seq, end, hash, synced: end, synced_seq: seq }
+        Witness { boot: boot.to_owned(), seq, end, hash, synced: end, synced_seq: seq, unwritten: Vec::new() }
     }
 
     /// That of nobody: it vouches for no line at all.
     pub(crate) fn of_nothing() -> Witness {
-        Witness { boot: String::new(), seq: 0, end: 0, hash: LineHash::none(), synced: 0, synced_seq: 0 }
+        Witness {
+            boot: String::new(),
+            seq: 0,
+            end: 0,
+            hash: LineHash::none(),
+            synced: 0,
+            synced_seq: 0,
+            unwritten: Vec::new(),
+        }
     }
 
     /// Up to which byte, and which line, the log must be whole when it is read under the boot id `boot`.
@@ -106,8 +125,14 @@ impl Witness {
     }
 
     fn read(mutex: &File) -> Option<Witness> {
-        let mut buffer = [0; 512];
+        let mut buffer = vec![0; 4096];
         let length = mutex.read_at(&mut buffer, 0).ok()?;
+        if !buffer[..length].contains(&b'\n') {
+            // Only where much is unwritten.
+            buffer.resize(usize::try_from(mutex.metadata().ok()?.len()).ok()?, 0);
+            mutex.read_exact_at(&mut buffer, 0).ok()?;
+            return Witness::parse(&buffer);
+        }
         Witness::parse(&buffer[..length])
     }
 
@@ -186,8 +211,7 @@ mod tests {
         let mutex = Mutex::lock(&FenceDir::at(temp.path().to_owned()), &patience(Duration::ZERO)).unwrap();
         assert_eq!(mutex.witness(), None);
         for end in [123_456_789, 7] {
-            let witness =
-                Witness { boot: "b".to_owned(), seq: 1, end, hash: LineHash::none(), synced: 0, synced_seq: 0 };
+            let witness = Witness { boot: "b".to_owned(), seq: 1, end, ..Witness::of_nothing() };
             mutex.leave(&witness);
             assert_eq!(mutex.witness(), Some(witness));
         }

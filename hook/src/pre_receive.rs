@@ -2,15 +2,18 @@
 
 use crate::{
     clock::Patience,
+    companion,
     files::FenceDir,
     gate::Gate,
     kept_hook::{self, Word},
     leases,
     plan::{Guarded, unreadable},
     process,
-    record::{GRACE, Record},
+    record::Record,
     repository::{OpenError, Repository},
     settings,
+    settling::settle_what_is_over,
+    slot::Lookout,
     store::Durability,
     surroundings::Environment,
     tokens,
@@ -40,7 +43,10 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
         // It has said why.
         Ok(Word::Refused(code)) => return ExitCode::from(code),
         // How long the other hook took is its own affair: the clock of this push starts here.
-        Ok(Word::GoOn) => judge(read_push(&input, read), environment, Instant::now()),
+        Ok(Word::GoOn) => {
+            let own_file = args.first().map(Path::new);
+            judge(read_push(&input, read), own_file, environment, Instant::now())
+        }
         Err(reject) => Err(reject.into()),
     };
     match judged {
@@ -53,7 +59,12 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
 }
 
 /// Push and environment → the part that is guarded → tokens → the gate.
-fn judge(input: Result<Push, PushError>, environment: &Environment, start: Instant) -> Result<(), Refusal> {
+fn judge(
+    input: Result<Push, PushError>,
+    own_file: Option<&Path>,
+    environment: &Environment,
+    start: Instant,
+) -> Result<(), Refusal> {
     let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
     let receive_pack = process::receive_packs_above().next();
     let git = receive_pack.as_ref().and_then(process::program_of);
@@ -67,14 +78,13 @@ fn judge(input: Result<Push, PushError>, environment: &Environment, start: Insta
         patience: Patience::of(wait, start),
         push: &push,
         syslog: None,
-        grace: GRACE,
         enforces,
     };
     let settings = settings::read(&repository.config)
         .map_err(|e| record(Rules::for_repo().wait, true).refuse_unread(bad_setting(&e), None))?;
     if settings.fences.iter().all(|rules| rules.mode == Mode::Off) {
-        let record = Record { grace: Duration::ZERO, ..record(Duration::ZERO, false) };
-        note_that_it_is_off(&record, &settings);
+        let record = record(Duration::ZERO, false);
+        settle_before_it_is_off(&record, &settings, &repository);
         return Ok(());
     }
     let guarded = match look_at_push(input, environment, &settings, &repository) {
@@ -93,6 +103,12 @@ fn judge(input: Result<Push, PushError>, environment: &Environment, start: Insta
     let record = record(shortest_wait(&mut fences.into_iter()), enforced);
     let record = Record { syslog: settings.syslog.as_ref(), ..record };
     let receive_pack = receive_pack.filter(|_| !settings.receive_pack_is_elsewhere);
+    let companion =
+        || companion::missing(own_file, &repository, environment).filter(|_| !settings.companion_is_optional);
+    if let Some(reject) = (!guarded.is_heartbeat()).then(companion).flatten() {
+        let refusal = record.refuse_unread(reject, Some(&settings));
+        return if enforced { Err(refusal) } else { overrule(&refusal) };
+    }
     match bring_to_gate(guarded, receive_pack, record, environment, &settings, &repository) {
         Err(refusal) if !enforced => overrule(&refusal),
         verdict => verdict,
@@ -178,12 +194,15 @@ fn unseen(receive_pack: Option<&ReceivePack>, settings: &Settings) -> Option<Rej
     is_unseen.then(|| Reject::Unseen { why: "there is no receive-pack among the parents of this hook".to_owned() })
 }
 
-/// A gate that was switched off says so once in the log. It refuses nothing, so it waits for nothing.
-fn note_that_it_is_off(record: &Record<'_>, settings: &Settings) {
+/// A gate that was switched off says so once in the log, and settles what is over before refs move without it. It
+/// refuses nothing, so it waits for nothing but a moment for the lock.
+fn settle_before_it_is_off(record: &Record<'_>, settings: &Settings, repository: &Repository) {
     if !record.dir.log().exists() {
         return;
     }
-    if let Ok(store) = record.open(settings) {
+    if let Ok(mut store) = record.open(settings) {
+        let lookout = Lookout { here: record.here, watched: None };
+        let _ = settle_what_is_over(&mut store, repository, settings, lookout, |_, _| true);
         let _ = store.commit(Durability::Lazy);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The lock is held for moments only. So long it is waited for even where patience has run out, or
 /// a refusal would go unrecorded because another is just being written.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// What every line about this push has in common.
 pub(crate) struct Record<'a> {
@@ -24,8 +24,6 @@ pub(crate) struct Record<'a> {
     pub(crate) push: &'a Push,
     /// Who else is told.
     pub(crate) syslog: Option<&'a Syslog>,
-    /// For how long the lock is waited for where patience has run out.
-    pub(crate) grace: Duration,
     /// Whether a refusal is one. Where no fence enforces, it is only on record.
     pub(crate) enforces: bool,
 }
@@ -50,7 +48,7 @@ impl Record<'_> {
     }
 
     fn lock(&self) -> Result<Store, StoreError> {
-        Store::lock(&self.dir, &self.here.boot, &self.patience.with_grace(self.grace))
+        Store::lock(&self.dir, &self.here.boot, &self.patience.with_grace(GRACE))
     }
 
     /// Refuses a push about whose tokens nothing is known.

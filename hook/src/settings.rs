@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) const FOR_EACH: [&str; 10] =
     ["mode", "refs", "accept", "tokenless", "exempt", "wait", "evictAfter", "maxJump", "leaseMaxTtl", "allowRevoke"];
 /// The settings that there are only for all fences together.
-pub(crate) const FOR_ALL: [&str; 3] = ["receivePack", "init", "syslog"];
+pub(crate) const FOR_ALL: [&str; 4] = ["receivePack", "init", "companion", "syslog"];
 
 /// A setting that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +66,11 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
             b"install" => Ok(false),
             b"auto" => Ok(true),
             _ => Err("expected install or auto"),
+        })?,
+        companion_is_optional: shared.one("companion", false, |value| match value {
+            b"required" => Ok(false),
+            b"optional" => Ok(true),
+            _ => Err("expected required or optional"),
         })?,
         syslog: shared.one("syslog", None, |value| match value {
             b"false" => Ok(None),
@@ -285,6 +290,7 @@ mod tests {
             "[fence]\n refs = heads/*",
             "[fence]\n receivePack = maybe",
             "[fence]\n init = yes",
+            "[fence]\n companion = no",
             "[fence]\n syslog = maybe",
             "[fence \"a/b\"]\n refs = refs/heads/*",
             "[fence \"x\"]\n wait = 3s",

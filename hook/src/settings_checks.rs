@@ -19,6 +19,7 @@ pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
             fences: vec![Rules::for_repo()],
             receive_pack_is_elsewhere: false,
             init_at_first_push: false,
+            companion_is_optional: false,
             syslog: None,
         }
     });

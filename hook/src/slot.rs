@@ -36,20 +36,28 @@ pub(crate) fn fate_of(
     bound: Duration,
     repository: &Repository,
 ) -> Result<Fate, RefError> {
-    let pidfd = match (lookout.here.view_of(&flight.place), &flight.receive_pack) {
-        (View::Rebooted, _) => return Ok(Fate::Over(Evidence::Rebooted)),
+    Ok(match process_of(flight, lookout, bound) {
+        Fate::Running(_) if all_moved(plan, repository)? => Fate::Over(Evidence::RefsMoved),
+        fate => fate,
+    })
+}
+
+/// What can be known of `flight` by its process, or by the time that has passed where that cannot be seen.
+fn process_of(flight: &InFlight, lookout: Lookout<'_>, bound: Duration) -> Fate {
+    match (lookout.here.view_of(&flight.place), &flight.receive_pack) {
+        (View::Rebooted, _) => Fate::Over(Evidence::Rebooted),
         (View::Clear, Some(receive_pack)) => match process::look_at(receive_pack) {
-            Seen::Dead => return Ok(Fate::Over(Evidence::ReceivePackGone)),
-            Seen::Alive(pidfd) => pidfd,
+            Seen::Dead => Fate::Over(Evidence::ReceivePackGone),
+            Seen::Alive(pidfd) => Fate::Running(pidfd),
         },
-        (View::Clear, None) | (View::Hidden, _) => {
-            if age_of(flight, lookout) >= bound {
-                return Ok(Fate::Over(Evidence::TimePassed));
-            }
-            None
-        }
-    };
-    Ok(if all_moved(plan, repository)? { Fate::Over(Evidence::RefsMoved) } else { Fate::Running(pidfd) })
+        (View::Clear, None) | (View::Hidden, _) if age_of(flight, lookout) >= bound => Fate::Over(Evidence::TimePassed),
+        (View::Clear, None) | (View::Hidden, _) => Fate::Running(None),
+    }
+}
+
+/// Whether a push has ended for all to see, without a look at its refs.
+pub(crate) fn has_plainly_ended(flight: &InFlight, lookout: Lookout<'_>, bound: Duration) -> bool {
+    !matches!(process_of(flight, lookout, bound), Fate::Running(_))
 }
 
 /// How long a push that cannot be seen may take: the shortest wait of its fences.

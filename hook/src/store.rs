@@ -12,9 +12,11 @@ use crate::{
     clock::{self, Patience},
     files::{FenceDir, is_same_file, room_for},
     journal::{Damage, Journal, Start},
-    mutex::{LockError, Mutex, Witness, wait_for_flock},
+    mutex::{LockError, Mutex, Unwritten, Witness, wait_for_flock},
 };
-use git_fence_core::{Event, InFlight, LOG_VERSION, Line, LineHash, Plan, PlannedRef, PushId, State, hash_line};
+use git_fence_core::{
+    Event, Evidence, InFlight, LOG_VERSION, Line, LineHash, Plan, PlannedRef, PushId, Settlement, State, hash_line,
+};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
@@ -80,6 +82,8 @@ pub(crate) struct Store {
     synced: (u64, u64),
     /// Files that are not needed any more once what was appended is written.
     obsolete: Vec<PathBuf>,
+    /// What the last holder of the lock left.
+    left: Witness,
     // Last, so that it is let go after everything else.
     mutex: Mutex,
 }
@@ -130,13 +134,59 @@ impl Store {
             checkpointed,
             synced: witness.as_ref().map_or((checkpointed, 0), |witness| (witness.synced, witness.synced_seq)),
             obsolete: Vec::new(),
+            left: witness.unwrap_or_else(Witness::of_nothing),
             mutex,
         };
         if belief == Belief::InTheLogAlone {
             store.obsolete.push(dir.checkpoint());
         }
         store.record_recovery(is_damaged)?;
+        store.write_what_was_left()?;
         Ok(store)
+    }
+
+    /// What git said of pushes when there was no room for it goes before everything else.
+    fn write_what_was_left(&mut self) -> Result<(), StoreError> {
+        for Unwritten { push, count, settlement } in self.left.unwritten.clone() {
+            if let Some(flight) = self.state.in_flight.iter().find(|flight| flight.push == push).cloned() {
+                self.settle(&flight, settlement, count, Evidence::Reported)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what became of a push in flight.
+    pub(crate) fn settle(
+        &mut self,
+        flight: &InFlight,
+        settlement: Settlement,
+        count: usize,
+        evidence: Evidence,
+    ) -> Result<(), StoreError> {
+        for event in settlement.on_record(flight, &self.state, count, evidence) {
+            self.append(event)?;
+        }
+        self.forget_plan_of(flight);
+        Ok(())
+    }
+
+    /// Settles a push on git's word and lets the lock go. Where there is no room left in the log, word of it is left
+    /// with the lock, which needs none, and the next holder writes it down.
+    pub(crate) fn settle_or_leave_word(
+        mut self,
+        flight: &InFlight,
+        settlement: Settlement,
+        count: usize,
+        evidence: Evidence,
+    ) -> Result<Vec<Line>, StoreError> {
+        let mut left = self.left.clone();
+        left.unwritten.push(Unwritten { push: flight.push, count, settlement: settlement.clone() });
+        self.settle(flight, settlement, count, evidence)?;
+        match self.write_out(Durability::Lazy) {
+            Ok(()) => self.commit(Durability::Lazy),
+            Err(_) if self.mutex.leave(&left) => Ok(Vec::new()),
+            Err(e) => Err(e),
+        }
     }
 
     /// Begins the log. Under the mutex: of two first pushes one begins it.
@@ -248,7 +298,9 @@ impl Store {
             self.synced = (end, seq);
         }
         let (synced, synced_seq) = self.synced;
-        self.mutex.leave(&Witness { boot: self.boot.clone(), seq, end, hash: hash.clone(), synced, synced_seq });
+        let boot = self.boot.clone();
+        self.left = Witness { boot, seq, end, hash: hash.clone(), synced, synced_seq, unwritten: Vec::new() };
+        self.mutex.leave(&self.left);
         self.pending.clear();
         self.written_end = end;
         for path in self.obsolete.drain(..) {
@@ -274,7 +326,7 @@ impl Store {
     }
 
     /// The plan of `flight` is not needed any more once its settlement is written.
-    pub(crate) fn forget_plan_of(&mut self, flight: &InFlight) {
+    fn forget_plan_of(&mut self, flight: &InFlight) {
         if !flight.plan.is_whole() {
             self.obsolete.push(self.dir.plan_of(flight.push));
         }

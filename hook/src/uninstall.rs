@@ -4,10 +4,12 @@ use crate::{
     failure::Failure,
     files::FenceDir,
     git,
-    hook_file::Found,
+    hook_file::{Found, Part},
     kept_hook,
     layout::Site,
+    mend::Operator,
     repository::Repository,
+    store::Durability,
     surroundings::Environment,
     tree::{self, OneOrAll},
     undo::{alone_in, read_changes},
@@ -44,27 +46,20 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
     Ok(())
 }
 
-/// The hook first: as soon as it is gone, nothing of the rest is needed. The log stays: it is a record.
+/// The hooks first: as soon as they are gone, nothing of the rest is needed. The log stays: it is a record.
 fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failure> {
     let repository = Repository::find(dir, environment)?;
     git::trusts(&repository)?;
     let _alone = alone_in(&repository)?;
     let site = Site::of(&repository, None)?;
-    let hook = site.hook();
     // Read before anything is taken away: nothing may be left half done because this cannot be read.
     let fence_dir = FenceDir::at(repository.fence_dir());
     let changes = read_changes(&fence_dir)?;
     let mut lines = Vec::new();
-    match Found::at(&hook)? {
-        // Also where somebody has removed ours: the other one is still kept.
-        Found::Ours(_) | Found::Nothing if kept_hook::give_back(&hook)? => {
-            lines.push(format!("hook      {}  is the one that was there before", hook.display()));
-        }
-        Found::Ours(_) => {
-            fs::remove_file(&hook).map_err(Failure::io("remove", &hook))?;
-            lines.push(format!("hook      {}  removed", hook.display()));
-        }
-        Found::Nothing | Found::Others | Found::NoHook => {}
+    settle_first(dir, &fence_dir, environment);
+    // The gate before its companion: without one it would refuse.
+    for part in [Part::Gate, Part::Companion] {
+        lines.extend(take_out(&site.hook(part))?);
     }
     for change in changes.iter().rev() {
         if change.undo(&repository)? {
@@ -82,4 +77,31 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failu
         ));
     }
     Ok(lines)
+}
+
+/// What is over is settled while the gate still stands: afterwards refs move without it. A fence that cannot be
+/// settled is no reason to leave the gate in.
+fn settle_first(dir: &Path, fence_dir: &FenceDir, environment: &Environment) {
+    if !fence_dir.log().exists() {
+        return;
+    }
+    let settled = Operator::at(dir, environment).and_then(|operator| Ok(operator.lock()?.commit(Durability::Lazy)?));
+    if let Err(failure) = settled {
+        let _ = writeln!(io::stderr(), "warning: pushes so far could not be settled: {}", failure.in_one_line());
+    }
+}
+
+/// Takes one of our hooks away; what was there before comes back.
+fn take_out(hook: &Path) -> Result<Option<String>, Failure> {
+    Ok(match Found::at(hook)? {
+        // Also where somebody has removed ours: the other one is still kept.
+        Found::Ours(_) | Found::Nothing if kept_hook::give_back(hook)? => {
+            Some(format!("hook      {}  is the one that was there before", hook.display()))
+        }
+        Found::Ours(_) => {
+            fs::remove_file(hook).map_err(Failure::io("remove", hook))?;
+            Some(format!("hook      {}  removed", hook.display()))
+        }
+        Found::Nothing | Found::Others | Found::NoHook => None,
+    })
 }

@@ -65,6 +65,14 @@ pub(crate) fn overruled(refusal: &Refusal) {
     say(&lines("warning", "observed", "this fence only observes: the push was let through", refusal));
 }
 
+/// The push has landed, but its companion could not put that on record.
+pub(crate) fn not_recorded(why: &str) {
+    say(&format!(
+        "warning: git-fence could not record at once what this push has moved: {why}\n\
+         hint: the push has landed. The next one records it; the server's operator looks with  git-fence-hook doctor\n"
+    ));
+}
+
 /// Only said by those who really wait.
 pub(crate) fn waiting(holder: &str, most: Duration) {
     say(&format!("note: waiting up to {:.0} s for {holder}\n", most.as_secs_f64().ceil()));

@@ -13,12 +13,12 @@ fn installing_twice_changes_nothing_the_second_time() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         let first = world.ok(world.hook_program().arg("install").arg(world.server()));
-        assert_eq!(first.matches("done").count(), 3, "{first}");
+        assert_eq!(first.matches("done").count(), 4, "{first}");
         assert_eq!(world.ok(world.git("server.git").args(["config", "receive.advertisePushOptions"])), "true");
         world.push_token("main", "5").assert_landed();
         let before = tree(&world.server());
         let second = world.ok(world.hook_program().arg("install").arg(world.server()));
-        assert_eq!(second.matches("already there").count(), 3, "{second}");
+        assert_eq!(second.matches("already there").count(), 4, "{second}");
         assert!(tree(&world.server()) == before);
         assert_eq!(world.mark(), 5);
     }
@@ -93,6 +93,7 @@ fn status_shows_marks_and_the_push_in_flight_and_changes_nothing() {
     let since = flight["since"].as_str().unwrap();
     insta::assert_snapshot!(shown.replace(since, "<time>"));
     assert!(tree(&world.server().join("fence")) == before);
+    world.companion_never_runs();
     world.go();
     six.wait().assert_landed();
     assert_eq!(world.mark(), 6, "known before anybody has settled it");

@@ -160,7 +160,7 @@ fn a_slow_post_receive_holds_up_nobody() {
         world.push_token("main", "6").assert_landed();
         world.push_token("main", "6").assert_refused("FENCE-STALE");
         let settled = &world.events("push.settled")[0];
-        assert_eq!((&settled["token"], &settled["evidence"]), (&5.into(), &"refs-moved".into()));
+        assert_eq!((&settled["token"], &settled["evidence"]), (&5.into(), &"reported".into()));
         world.go();
         deploy.wait().assert_landed();
     }

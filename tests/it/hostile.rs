@@ -116,7 +116,7 @@ fn a_hundred_thousand_refs_are_one_push_and_one_line() {
     assert_eq!(accepted["count"], 100_000);
     assert_eq!(accepted["refs"].as_array().unwrap().len(), 64);
     world.push_token("main", "6").assert_landed();
-    let settled = world.events("push.settled").pop().unwrap();
+    let settled = &world.events("push.settled")[0];
     assert_eq!((&settled["moved"], &settled["count"]), (&100_000.into(), &100_000.into()));
     let left: Vec<_> = fs::read_dir(world.server().join("fence")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_str().unwrap().starts_with("plan-")), "{left:?}");

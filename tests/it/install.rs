@@ -324,7 +324,7 @@ fn options_become_settings_once_and_uninstall_takes_them_back() {
         let options =
             [&options[..], &["--fence", "deploy=refs/heads/deploy/*", "--fence", "docs=refs/heads/docs"]].concat();
         let dry = installed(&world, &[&options[..], &["--dry-run"]].concat());
-        assert_eq!(dry.matches("would be done").count(), 9, "{dry}");
+        assert_eq!(dry.matches("would be done").count(), 10, "{dry}");
         assert_eq!(tree_without(&world.server(), &[]), before, "a dry run changes nothing");
 
         let done = installed(&world, &options);
@@ -555,7 +555,7 @@ fn two_hundred_repositories_are_installed_by_one_command_and_the_broken_ones_are
     let dry = tree(&all);
     let ran = run(&["install", "--dry-run"]);
     assert!(
-        text(&ran.stdout).contains("would change: log, receive.advertisePushOptions, hook"),
+        text(&ran.stdout).contains("would change: log, receive.advertisePushOptions, companion, hook"),
         "{}",
         text(&ran.stdout)
     );

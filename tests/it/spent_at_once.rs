@@ -1,7 +1,12 @@
 //! A spent token stays spent: what became of a push is written down at once, on git's own word, and nothing
 //! that happens to the refs afterwards changes it.
 
-use crate::support::{World, any_git, gits};
+use crate::support::{
+    Running, World, any_git, gits, program_exists,
+    raw::{self, RawCommand},
+    sh, signal, strace, text, wait_until,
+};
+use std::fs;
 
 /// As merge queues do: what was pushed is taken in, and the branch goes.
 const TAKES_THE_BRANCH_AWAY: &str = "while read -r old new ref; do git update-ref -d \"$ref\"; done; echo $? >>undone";
@@ -74,4 +79,234 @@ fn log_figures_and_status_tell_the_same_as_soon_as_the_push_has_ended() {
     let stats = world.ok(world.hook_program().args(["stats", "--json"]).arg(world.server()));
     let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
     assert_eq!(stats["fences"][0]["mark"], 5, "{stats}");
+}
+
+/// Git lists what it was asked to leave where it is, too.
+#[test]
+fn a_ref_that_git_lists_and_that_did_not_move_spends_nothing() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.push_token("main", "5").assert_landed();
+        let tip = world.server_ref("refs/heads/main").unwrap();
+        raw::push(&world, &[RawCommand::new(&tip, &tip, "refs/heads/main")], &[b"fence-token=900"]);
+        assert_eq!(world.mark(), 5);
+        world.push_token("main", "6").assert_landed();
+    }
+}
+
+/// A companion that cannot make its file any larger, as on a full disk.
+fn without_room(world: &World) {
+    world.companion_under("ulimit -f 4\nexec");
+}
+
+#[test]
+fn a_companion_without_room_in_the_log_leaves_word_and_the_next_one_writes_it_down() {
+    let world = World::new(&any_git());
+    let companion = fs::read(world.hook("post-receive")).unwrap();
+    (1..5).for_each(|token| world.push_token("main", &token.to_string()).assert_landed());
+    let before = world.server_ref("refs/heads/main").unwrap();
+    without_room(&world);
+    let pushed = world.push_token("main", "5");
+    pushed.assert_landed();
+    assert_eq!(pushed.remote, "", "word of it was left: nothing to worry about");
+    fs::write(world.hook("post-receive"), companion).unwrap();
+    assert_eq!(tokens_that_landed(&world), [1, 2, 3, 4], "there was no room for the fifth");
+    world.ok(world.git("server.git").args(["update-ref", "refs/heads/main", &before]));
+    assert_eq!(world.mark(), 5, "whoever only looks sees it too");
+    world.push_token("main", "5").assert_refused("FENCE-STALE");
+    assert_eq!(tokens_that_landed(&world), [1, 2, 3, 4, 5]);
+    world.assert_log_is_whole();
+}
+
+/// Until git 2.50 refs are updated one by one, each after its update hook.
+#[test]
+fn what_a_stalled_push_has_moved_already_is_seen_by_whoever_waits() {
+    for git in gits().into_iter().filter(|git| git.version < (2, 51)) {
+        let world = World::new(&git);
+        world.configure("fence.wait", "10m");
+        world.stall_update_of("z");
+        let commit = world.commit("both");
+        let refs = [format!("{commit}:refs/heads/a"), format!("{commit}:refs/heads/z")];
+        let mut five = world.push_command(&[&refs[0], &refs[1]], &["fence-token=5"]);
+        let five = Running::start(&mut five);
+        let receive_pack = world.pid_in("stalled");
+        assert!(world.server_ref("refs/heads/a").is_some(), "it has moved its first ref");
+        let six = world.start_push("main", "6");
+        wait_until("what has landed is on record", || !world.events("push.landed").is_empty());
+        assert_eq!(world.mark(), 5);
+        // Taken away again, and the push dies without a word from git.
+        world.ok(world.git("server.git").args(["update-ref", "-d", "refs/heads/a"]));
+        signal(receive_pack, "KILL");
+        world.go();
+        five.wait();
+        six.wait().assert_landed();
+        let settled = &world.events("push.settled")[0];
+        assert_eq!((&settled["token"], &settled["moved"]), (&5.into(), &1.into()));
+        world.assert_log_is_whole();
+    }
+}
+
+/// The bounded form takes a push to be over when its time has passed. When it lands after all, that is put right.
+#[test]
+fn a_push_that_was_settled_too_early_is_recorded_as_landed_late() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.receivePack", "none");
+        world.configure("fence.wait", "300ms");
+        world.stall_update_of("late");
+        let nine = world.start_push("late", "9");
+        let go = world.go_in_the_end();
+        world.pid_in("stalled");
+        wait_until("it is taken to be over", || world.push_token("main", "4").ok);
+        drop(go);
+        nine.wait().assert_landed();
+        let landed = world.events("push.landed");
+        assert_eq!(landed.len(), 1, "{landed:?}");
+        assert_eq!(
+            (&landed[0]["token"], &landed[0]["mark"], &landed[0]["settled_as"]),
+            (&9.into(), &9.into(), &0.into())
+        );
+        world.push_token("main", "9").assert_refused("FENCE-STALE");
+        assert_eq!(world.mark(), 9);
+        let stats = world.ok(world.hook_program().args(["stats", "--json"]).arg(world.server()));
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        assert_eq!(stats["pushes"]["moved"], 2, "{stats}");
+        world.assert_log_is_whole();
+    }
+}
+
+#[test]
+fn where_the_receive_pack_cannot_be_seen_the_push_is_found_by_its_refs() {
+    let world = World::new(&any_git());
+    world.configure("fence.receivePack", "none");
+    world.push_token("main", "5").assert_landed();
+    let settled = world.events("push.settled");
+    assert_eq!((settled.len(), &settled[0]["evidence"]), (1, &"reported".into()));
+}
+
+/// A queue that takes in what was pushed by a push of its own.
+#[test]
+fn a_post_receive_may_push_to_its_own_repository() {
+    for git in gits() {
+        let world = World::bare(&git, &[]);
+        world.write_hook(
+            "post-receive",
+            "read -r old new ref; [ \"$ref\" = refs/heads/queue ] || exit 0\n\
+             unset GIT_QUARANTINE_PATH; git push -q . $new:refs/heads/main -o fence-token=8",
+        );
+        world.ok(world.hook_program().arg("install").arg(world.server()));
+        world.push_token("queue", "7").assert_landed();
+        assert_eq!(world.server_ref("refs/heads/main"), world.server_ref("refs/heads/queue"));
+        assert_eq!(tokens_that_landed(&world), [7, 8]);
+    }
+}
+
+/// Nothing of ours is waited for where nothing of ours is pushed to, and nothing is said of it.
+#[test]
+fn a_push_to_unguarded_refs_and_one_while_the_gate_is_off_leave_no_line() {
+    let world = World::new(&any_git());
+    world.push(&["HEAD:refs/unguarded/x"], &[]).assert_landed();
+    assert_eq!(world.audit().len(), 1, "the log has begun, and nothing else");
+    world.configure("fence.mode", "off");
+    world.push(&["HEAD:refs/heads/main"], &[]).assert_landed();
+    let events: Vec<_> = world.audit().iter().map(|line| line["event"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(events, ["log.begun", "settings.changed"]);
+}
+
+/// The companion is killed at its first system call, at its second, and so on: git goes on, and the next push finds out.
+#[test]
+fn a_companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
+    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    let world = World::new(&any_git());
+    world.configure("fence.wait", "10m");
+    let (trace, mut token) = (world.path("trace"), 1);
+    let mut push_under_strace = |options: &str| {
+        world.companion_under(&format!("exec strace -qq -o {} {options}", sh(&trace)));
+        token += 1;
+        world.push_token("main", &token.to_string()).assert_landed();
+        assert!(world.verify().status.success(), "{options}");
+        assert_eq!(world.mark(), token, "{options}");
+        fs::read_to_string(&trace).unwrap()
+    };
+    let calls = strace::system_calls_in(&push_under_strace(""));
+    let killed = calls.iter().filter(|call| push_under_strace(&format!("-e {}", call.kill())).contains("killed by"));
+    let killed = killed.count();
+    println!("killed at {killed} of {} system calls", calls.len());
+    assert!(killed > 60 && killed * 10 > calls.len() * 9, "killed at {killed} of {}", calls.len());
+    assert!(tokens_that_landed(&world).len() >= calls.len(), "each is on record as landed, but for the last perhaps");
+    world.assert_log_is_whole();
+}
+
+/// What is lost with the power is settled by the refs that survive: it needs no sync, no process and no object.
+#[test]
+fn the_companion_syncs_nothing_and_starts_nothing() {
+    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    for git in gits() {
+        let world = World::new(&git);
+        world.push_token("main", "1").assert_landed();
+        let trace = world.path("trace");
+        world.companion_under(&format!("exec strace -f -qq -o {}", sh(&trace)));
+        world.push_token("main", "2").assert_landed();
+        let trace = fs::read_to_string(trace).unwrap();
+        let count = |name: &str| trace.lines().filter(|line| line.contains(&format!(" {name}("))).count();
+        assert_eq!(count("fdatasync") + count("fsync"), 0, "{trace}");
+        assert_eq!(count("execve") + count("clone") + count("clone3") + count("vfork"), 1, "{trace}");
+        assert_eq!(trace.lines().filter(|line| line.contains("objects")).count(), 0, "{trace}");
+        println!("{} system calls", trace.lines().count());
+        assert_eq!(world.events("push.settled").len(), 2);
+    }
+}
+
+/// Somebody will put a post-receive of their own over it.
+#[test]
+fn a_gate_that_misses_its_companion_refuses_and_install_fixes_it() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.push_token("main", "1").assert_landed();
+        let doctor = || {
+            let ran = world.hook_program().args(["doctor", "--json"]).arg(world.server()).output().unwrap();
+            (ran.status.code(), text(&ran.stdout))
+        };
+        assert_eq!(doctor().0, Some(0));
+        let spoilt: [(&str, &dyn Fn()); 3] = [
+            ("replaced", &|| world.put_over("post-receive", "echo mine >>theirs")),
+            ("removed", &|| fs::remove_file(world.hook("post-receive")).unwrap()),
+            ("not executable", &|| {
+                world.ok(std::process::Command::new("chmod").arg("-x").arg(world.hook("post-receive")));
+            }),
+        ];
+        for (n, (how, spoil)) in spoilt.into_iter().enumerate() {
+            spoil();
+            let token = (2 + n).to_string();
+            let pushed = world.push_token("main", &token);
+            pushed.assert_refused("FENCE-BROKEN");
+            assert!(pushed.remote.contains("git-fence-hook install"), "{how}: {}", pushed.remote);
+            let (code, said) = doctor();
+            assert_eq!(code, Some(1), "{how}");
+            assert!(said.contains("companion-missing"), "{how}: {said}");
+            world.ok(world.hook_program().arg("install").arg(world.server()));
+            world.push_token("main", &token).assert_landed();
+            assert_eq!(doctor().0, Some(0), "{how}");
+        }
+        assert_eq!(
+            fs::read_to_string(world.server().join("theirs")).unwrap().lines().count(),
+            3,
+            "theirs runs as well"
+        );
+        world.ok(world.hook_program().arg("uninstall").arg(world.server()));
+        assert!(fs::read_to_string(world.hook("post-receive")).unwrap().contains("echo mine"), "and comes back");
+    }
+}
+
+#[test]
+fn a_companion_that_is_optional_is_not_missed_but_named_as_the_weaker_form() {
+    let world = World::new(&any_git());
+    fs::remove_file(world.hook("post-receive")).unwrap();
+    world.configure("fence.companion", "optional");
+    world.push_token("main", "1").assert_landed();
+    world.push_token("main", "1").assert_refused("FENCE-STALE");
+    let flaws = world.status()["flaws"].to_string();
+    assert!(flaws.contains("weaker form"), "{flaws}");
+    let doctor = world.hook_program().arg("doctor").arg(world.server()).output().unwrap();
+    assert!(text(&doctor.stdout).contains("weaker form"), "{}", text(&doctor.stdout));
 }

@@ -144,6 +144,7 @@ pub(crate) fn reboot(world: &World) {
 #[test]
 fn after_a_crash_of_the_machine_synced_lines_must_be_there_and_others_may_not() {
     let world = World::new(&any_git());
+    world.companion_never_runs();
     world.push_token("main", "5").assert_landed();
     world.push_token("main", "6").assert_landed();
     let log = world.fence_file("audit.jsonl");

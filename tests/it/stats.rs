@@ -45,6 +45,7 @@ fn busy_world() -> World {
     world.write_hook("update", "exit 1");
     assert!(!world.push_token("main", "7").ok, "declined after the gate has let it through");
     fs::remove_file(world.hook("update")).unwrap();
+    world.companion_never_runs();
     world.push_token("main", "8").assert_landed();
     world
 }

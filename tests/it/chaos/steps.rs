@@ -42,6 +42,7 @@ fn before_and_after(calls: &[SystemCall]) -> Vec<SystemCall> {
 fn a_hook_killed_before_or_after_any_write_of_a_large_push_loses_nothing() {
     assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
     let world = World::new(&any_git());
+    world.companion_never_runs();
     world.configure("fence.wait", "10m");
     let installed = fs::read(world.hook("pre-receive")).unwrap();
     let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));

@@ -150,9 +150,33 @@ impl World {
         self.server().join("hooks").join(name)
     }
 
-    /// Writes an executable shell script as a hook of the server.
+    /// Writes an executable shell script as a hook of the server. A `post-receive` is one that was there before the
+    /// companion.
     pub(crate) fn write_hook(&self, name: &str, body: &str) {
+        let has_companion =
+            || fs::read_to_string(self.hook(name)).is_ok_and(|content| content.contains("# git-fence:"));
+        if name == "post-receive" && has_companion() {
+            let kept = self.hook("kept-by-git-fence");
+            fs::create_dir_all(&kept).unwrap();
+            return write_script(&kept.join(name), body);
+        }
+        self.put_over(name, body);
+    }
+
+    /// The same, over whatever is there.
+    pub(crate) fn put_over(&self, name: &str, body: &str) {
         write_script(&self.hook(name), body);
+    }
+
+    /// Puts the companion, or what `prefix` starts as it, into a script of its own.
+    pub(crate) fn companion_under(&self, prefix: &str) {
+        let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
+        self.put_over("post-receive", &format!("{prefix} {gate} post-receive  # git-fence-hook post-receive"));
+    }
+
+    /// From here on git never gives word of what it has moved, as where the client is gone or a process was killed.
+    pub(crate) fn companion_never_runs(&self) {
+        self.put_over("post-receive", "exit 0  # git-fence-hook post-receive");
     }
 
     /// Makes the update hook stop when `branch` is pushed to for the first time: it leaves word in

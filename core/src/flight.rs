@@ -117,7 +117,7 @@ pub struct InFlight {
 }
 
 /// What has been seen to have moved. It only grows: what happens to a ref afterwards changes nothing of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Landed {
     /// The fences of which a ref moved.
     pub spent: Vec<FenceName>,

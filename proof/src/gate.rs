@@ -8,9 +8,10 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Beat, Claim, Decision, Event, Evidence, Found, InFlight, Lease, LeaseAsk, LeaseId, LeaseState, Mark, ObjectId,
-    Place, Plan, PlannedRef, Proposal, PushId, Reason, ReceivePack, Reject, Renewed, Source, Stake, Stamp, Standing,
-    Token, View, Who, decide, judge_lease, next_token, nonce_of, refs_say_over, settle,
+    Beat, Claim, Command, Decision, Event, Evidence, Found, InFlight, Lease, LeaseAsk, LeaseId, LeaseState, Mark,
+    ObjectId, Place, Plan, PlannedRef, Proposal, Push, PushId, Reason, ReceivePack, Reject, Renewed, Source, Stake,
+    Stamp, Standing, Token, View, Who, decide, judge_lease, landed_so_far, next_token, nonce_of, refs_say_over, settle,
+    settle_as_reported,
 };
 use std::sync::Arc;
 
@@ -128,11 +129,17 @@ impl Protocol {
     }
 
     fn pass(&self, desk: &mut Desk<'_>, p: usize, claims: &[Claim<'_>]) -> Ruling {
-        self.settle_what_is_over(desk, claims);
+        let found_landed = self.settle_what_is_over(desk, claims);
         self.look_again(desk, claims);
         let world = desk.world;
         let leases = match decide(&desk.log().state, claims, &self.now(world)) {
-            Decision::Wait(_) => return Ruling::Wait,
+            Decision::Wait(_) => {
+                // Whoever only waits writes nothing but what has landed.
+                if !found_landed {
+                    desk.appended.clear();
+                }
+                return Ruling::Wait;
+            }
             Decision::Refuse(reject) => return Ruling::Refused(reject),
             Decision::Admit { leases, .. } => leases,
         };
@@ -185,19 +192,53 @@ impl Protocol {
         Ruling::Accepted
     }
 
-    fn settle_what_is_over(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) {
-        let state = &desk.log().state;
-        let matters = |flight: &&InFlight| claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence));
-        let flights: Vec<InFlight> = state.in_flight.iter().filter(matters).cloned().collect();
-        for flight in flights {
-            let plan = &flight.plan.refs;
-            if let Some(evidence) = self.is_over(desk.world, &flight) {
-                let settlement = settle(&flight, plan, &self.seen(desk.world, plan));
-                for event in settlement.on_record(&flight, &desk.log().state, plan.len(), evidence) {
-                    desk.append(&event);
-                }
+    /// Settles what is over (`settling::settle_what_is_over`), and says whether something of what is not has landed that
+    /// was not known.
+    fn settle_what_is_over(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> bool {
+        let mut found_landed = false;
+        for flight in desk.log().state.in_flight.clone() {
+            let state = &desk.log().state;
+            let matters = claims.iter().any(|claim| state.is_in_the_way(&flight, &claim.rules.fence));
+            let over = self.is_over(desk.world, &flight);
+            if !matters && !matches!(over, Some(Evidence::ReceivePackGone | Evidence::Rebooted)) {
+                continue;
             }
+            let plan = &flight.plan.refs;
+            let seen = self.seen(desk.world, plan);
+            let events = match over {
+                Some(evidence) => settle(&flight, plan, &seen).on_record(&flight, state, plan.len(), evidence),
+                None => {
+                    let Some(landed) = landed_so_far(&flight, plan, &seen) else { continue };
+                    found_landed = true;
+                    landed.so_far(&flight, state, plan.len())
+                }
+            };
+            events.iter().for_each(|event| desk.append(event));
         }
+        found_landed
+    }
+
+    /// The companion of push `p`, under the lock (`post_receive::record`): what git says is written down, not synced.
+    pub fn companion(&self, world: &World, p: usize) -> Vec<Arc<Log>> {
+        let mut desk = Desk { world, push: p, appended: Vec::new() };
+        let in_flight = &world.now().state.in_flight;
+        let Some(flight) = in_flight.iter().find(|flight| flight.push == PushId(id_of(p))) else {
+            return desk.appended;
+        };
+        let commands = self.commands(world, p).into_iter().zip(&world.pushes[p].said).enumerate();
+        let listed = commands.filter(|(n, _)| world.pushes[p].listed & (1 << n) != 0);
+        let updated = listed.map(|(_, ((on, new), said))| Command {
+            name: self.names[on].clone(),
+            claimed: self.object(*said),
+            new: self.object(new),
+        });
+        let updated = Push { commands: updated.collect() };
+        let plan = &flight.plan.refs;
+        let settlement = settle_as_reported(flight, plan, &updated);
+        for event in settlement.on_record(flight, &world.now().state, plan.len(), Evidence::Reported) {
+            desk.append(&event);
+        }
+        desk.appended
     }
 
     /// Whether a push in flight is over, and how that is known (`slot::fate_of`).

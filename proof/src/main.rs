@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-const USAGE: &str = "usage: git-fence-proof model [--naive | --hookless] [SCENARIO]\n";
+const USAGE: &str = "usage: git-fence-proof model [--naive | --without-companion | --hookless] [SCENARIO]\n";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     let is_good = match args[..] {
         ["model"] => gate(""),
         ["model", "--naive"] => naive(),
+        ["model", "--without-companion"] => without_companion(),
         ["model", "--hookless"] => hookless(),
         ["model", scenario] if !scenario.starts_with('-') => gate(scenario),
         _ => {
@@ -49,6 +50,13 @@ fn naive() -> bool {
     // Alone, so that the shortest way is found.
     let found = report::run(scenarios::naive(), 1);
     say("the gate as everyone writes it first\n  ", &found);
+    !found.broken.is_empty()
+}
+
+/// Without the companion a token comes back: that must be found out.
+fn without_companion() -> bool {
+    let found = report::run(scenarios::without_companion(), 1);
+    say("without the companion\n  ", &found);
     !found.broken.is_empty()
 }
 

@@ -97,6 +97,10 @@ pub struct Scenario {
     pub lost: u8,
     /// How often all leases expire.
     pub ticks: u8,
+    /// Whether the companion writes down what git has updated, as soon as git says so.
+    pub companion: bool,
+    /// How often a local writer puts a ref back.
+    pub undone: u8,
     /// Whether a restart can take back what refs had moved to.
     pub volatile: bool,
     /// Whether hooks give up waiting.
@@ -145,6 +149,8 @@ fn scenario(name: &'static str, about: &'static str, pushes: Vec<Script>, someti
         declines: 1,
         lost: 0,
         ticks: 0,
+        companion: true,
+        undone: 0,
         volatile: false,
         gives_up: false,
         sometimes: sometimes.to_vec(),
@@ -194,6 +200,7 @@ pub fn scenarios() -> Vec<Scenario> {
             ],
             &["waits", "stale", "declined and free", "rebooted", "refs say over"],
         ),
+        put_back(),
         Scenario {
             volatile: true,
             ..scenario(
@@ -296,6 +303,23 @@ pub fn scenarios() -> Vec<Scenario> {
             )
         },
     ]
+}
+
+fn put_back() -> Scenario {
+    Scenario {
+        undone: 2,
+        ..scenario(
+            "put back",
+            "a local writer puts refs back between pushes, and while a push is at its next ref",
+            vec![plain(0, 7, &[MAIN, DEV]), plain(1, 6, &[SITE, DEV]), plain(2, 7, &[MAIN])],
+            &["waits", "stale", "reported", "landed so far", "put back"],
+        )
+    }
+}
+
+/// The same with the companion taken out: what a push has moved is found out by the next one.
+pub fn without_companion() -> Scenario {
+    Scenario { companion: false, crashes: 0, sometimes: Vec::new(), ..put_back() }
 }
 
 /// The scenario in which the gate that everyone writes first shows what it lacks.

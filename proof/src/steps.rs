@@ -7,10 +7,10 @@ use crate::{
     scenarios::{Kind, Said, Scenario, To},
     world::{
         ACCEPTED, Answer, BEAT, Held, LEASE, Log, Move, NONE, NOWHERE, Object, Phase, Pushing, REFUSED, Rec, Ref,
-        START, Why, World, fence_of, made_by, maker_of,
+        SETTLED, START, Why, World, fence_of, id_of, is_branch, made_by, maker_of,
     },
 };
-use git_fence_core::{FenceName, Holder, ObjectId, RefName, Reject, Rules, Secret, Ttl, next_token};
+use git_fence_core::{FenceName, Holder, InFlight, ObjectId, RefName, Reject, Rules, Secret, Ttl, next_token};
 use stateright::{Model, Property};
 use std::sync::Arc;
 
@@ -45,8 +45,12 @@ pub enum Step {
     Update(usize),
     /// Git declines to: an update hook, a deny rule.
     Decline(usize),
-    /// Receive-pack reports and ends.
+    /// Receive-pack tells its client, and ends unless it has something for `post-receive`.
     Exit(usize),
+    /// The companion writes down what git has updated.
+    Companion(usize),
+    /// A local writer, who asks no gate, puts a ref back to where it was before its last move.
+    PutBack(Ref),
     /// The client's connection is gone. The server goes on.
     Lose(usize),
     /// The hook is killed.
@@ -226,11 +230,15 @@ impl Protocol {
     /// Moves the refs of push `p` from `first` on, as long as `most` and git's own check allow.
     fn update(&self, world: &mut World, p: usize, first: usize, most: usize) {
         let said = world.pushes[p].said.clone();
-        for ((on, new), said) in self.commands(world, p).into_iter().zip(said).skip(first).take(most) {
+        let commands = self.commands(world, p).into_iter().zip(said).enumerate();
+        for (n, ((on, new), said)) in commands.skip(first).take(most) {
             let before = world.refs[on];
             if !git_allows(before, new, said) {
                 world.pushes[p].declined = true;
-            } else if before != new {
+                continue;
+            }
+            world.pushes[p].listed |= 1 << n;
+            if before != new {
                 world.refs[on] = new;
                 world.moves[fence_of(on)].push(Move { on, by: p, before });
             }
@@ -242,10 +250,36 @@ impl Protocol {
         commands.into_iter().all(|((on, new), said)| git_allows(world.refs[on], new, *said))
     }
 
+    /// A receive-pack whose client is gone dies while it reports, and runs nothing.
     fn report(&self, world: &mut World, p: usize) {
-        world.pushes[p].phase = Phase::Gone;
+        let push = &world.pushes[p];
+        let has_word = self.scenario.companion && push.listed != 0 && !self.scenario.pushes[p].is_beat();
+        let is_alone = push.answer == Answer::Lost;
+        world.pushes[p].phase = if has_word && !is_alone { Phase::Post } else { Phase::Gone };
+        if is_alone {
+            self.no_word(world, p);
+        }
         let answer = if world.pushes[p].declined { Answer::No } else { Answer::Landed };
         self.hear_answer(world, p, answer);
+    }
+
+    /// Git will never say what push `p` has moved. If somebody has put that back and nobody has written it down, that
+    /// is what is not promised.
+    fn no_word(&self, world: &mut World, p: usize) {
+        world.pushes[p].wordless = true;
+        world.excused |= world.put_back & (1 << p) != 0 && !is_known(world, p);
+    }
+
+    /// The push whose work a local writer may put back, and where to. Not under the hands of a push that is still to move
+    /// the ref, whose own doing it would then seem to be; and not what nobody knows or will know of.
+    fn to_put_back(&self, world: &World, on: Ref) -> Option<Move> {
+        let last = *world.moves[fence_of(on)].iter().rfind(|moved| moved.on == on)?;
+        let is_there = world.refs[on] != last.before && world.pushes[last.by].listed != 0;
+        let name = &self.names[on];
+        let mut others = world.now().state.in_flight.iter().filter(|flight| flight.push.0 != id_of(last.by));
+        let is_planned = others.any(|flight| flight.plan.refs.iter().any(|planned| planned.name == *name));
+        let will_be_known = is_known(world, last.by) || !world.pushes[last.by].wordless;
+        (is_there && !is_planned && will_be_known).then_some(last)
     }
 
     fn may_connect(&self, world: &World, p: usize) -> bool {
@@ -255,6 +289,8 @@ impl Protocol {
     }
 
     fn restart(&self, world: &mut World, kept: usize, lost: u8) {
+        // After a power loss it is as the surviving refs show, and those somebody has put back.
+        world.excused |= world.undone > 0 && kept + 1 < world.log.len();
         world.log.truncate(kept + 1);
         world.log.drain(..kept);
         for on in (0..5).filter(|on| lost & (1 << on) != 0) {
@@ -269,6 +305,7 @@ impl Protocol {
         for p in 0..world.pushes.len() {
             if world.pushes[p].phase != Phase::Idle {
                 world.pushes[p].phase = Phase::Gone;
+                self.no_word(world, p);
                 self.hear_answer(world, p, Answer::Lost);
             }
         }
@@ -284,7 +321,9 @@ impl Protocol {
                 let (appended, ruling) = self.judge(world, p);
                 let is_beat = self.scenario.pushes[p].is_beat();
                 match ruling {
-                    Ruling::Wait => return None,
+                    Ruling::Wait if appended.is_empty() => return None,
+                    // What has landed is synced.
+                    Ruling::Wait => world.log = appended.last().cloned().into_iter().collect(),
                     Ruling::Accepted => {
                         world.log.extend(appended);
                         if world.pushes[p].rec.is_some() {
@@ -339,12 +378,28 @@ impl Protocol {
                 world.pushes[p].phase = if is_last { Phase::Report } else { Phase::Update(next + 1) };
             }
             Step::Exit(p) => self.report(world, p),
+            Step::Companion(p) => {
+                let appended = self.companion(world, p);
+                world.log.extend(appended);
+                world.pushes[p].phase = Phase::Gone;
+            }
+            Step::PutBack(on) => {
+                let last = self.to_put_back(world, on)?;
+                world.undone += 1;
+                world.put_back |= 1 << last.by;
+                world.refs[on] = last.before;
+            }
             Step::Lose(p) => {
                 world.lost += 1;
                 self.hear_answer(world, p, Answer::Lost);
             }
             Step::KillHook(p) => {
                 world.crashes += 1;
+                if matches!(world.pushes[p].phase, Phase::Post | Phase::OrphanPost) {
+                    world.pushes[p].phase = Phase::Gone;
+                    self.no_word(world, p);
+                    return Some(());
+                }
                 world.pushes[p].declined = true;
                 match world.pushes[p].phase {
                     Phase::Hook => self.report(world, p),
@@ -357,8 +412,10 @@ impl Protocol {
                 world.pushes[p].phase = match world.pushes[p].phase {
                     Phase::Hook => Phase::Orphan,
                     Phase::Written => Phase::OrphanWritten,
+                    Phase::Post => Phase::OrphanPost,
                     _ => Phase::Gone,
                 };
+                self.no_word(world, p);
                 self.hear_answer(world, p, Answer::Lost);
             }
             Step::Tear(p, renamed) => {
@@ -366,6 +423,7 @@ impl Protocol {
                 self.update(world, p, 0, renamed);
                 world.pushes[p].torn = true;
                 world.pushes[p].phase = Phase::Gone;
+                self.no_word(world, p);
                 self.hear_answer(world, p, Answer::Lost);
             }
             Step::Restart(kept, lost) => {
@@ -419,6 +477,9 @@ impl Model for Protocol {
             held: vec![None; count],
             moves: [Vec::new(), Vec::new()],
             has_lost_moves: false,
+            undone: 0,
+            put_back: 0,
+            excused: false,
             crashes: 0,
             declines: 0,
             lost: 0,
@@ -452,6 +513,7 @@ impl Model for Protocol {
                     }
                 }
                 Phase::Report | Phase::Refused => steps.push(Step::Exit(p)),
+                Phase::Post | Phase::OrphanPost if !is_locked => steps.push(Step::Companion(p)),
                 _ => {}
             }
             if may_crash && push.phase.has_hook() {
@@ -471,6 +533,10 @@ impl Model for Protocol {
             let lost = (0..=volatile).filter(|bits| bits & !volatile == 0);
             steps.extend(lost.flat_map(|lost| (0..world.log.len()).map(move |kept| Step::Restart(kept, lost))));
         }
+        if world.undone < self.scenario.undone && !is_locked {
+            let branches = (0..5).filter(|on| is_branch(*on) && self.to_put_back(world, *on).is_some());
+            steps.extend(branches.map(Step::PutBack));
+        }
         if world.ticks < self.scenario.ticks {
             steps.push(Step::Tick);
         }
@@ -485,6 +551,13 @@ impl Model for Protocol {
     fn properties(&self) -> Vec<Property<Protocol>> {
         promises::of(&self.scenario)
     }
+}
+
+/// Whether what push `p` has moved is on record, of all its fences.
+fn is_known(world: &World, p: usize) -> bool {
+    let flight = world.now().state.in_flight.iter().find(|flight| flight.push.0 == id_of(p));
+    let has_landed = |flight: &InFlight| flight.stakes.iter().all(|stake| flight.landed.spent.contains(&stake.fence));
+    world.now().said[p] & SETTLED != 0 || flight.is_some_and(has_landed)
 }
 
 /// Whether the log says that push `p` was decided.

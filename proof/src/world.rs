@@ -79,8 +79,12 @@ pub enum Phase {
     OrphanWritten,
     /// The hook has let it through. The next of its refs to be updated; for an atomic push, all.
     Update(usize),
-    /// Nothing moves any more, and its receive-pack has not ended.
+    /// Nothing moves any more, and its receive-pack has not told its client.
     Report,
+    /// It has, and runs `post-receive` with the list of what it has updated.
+    Post,
+    /// The same, with its receive-pack dead.
+    OrphanPost,
     /// It was refused by the hook, and the client has not heard of it.
     Refused,
     /// Its receive-pack has ended.
@@ -90,12 +94,15 @@ pub enum Phase {
 impl Phase {
     /// Whether its receive-pack runs.
     pub fn has_receive_pack(self) -> bool {
-        matches!(self, Phase::Hook | Phase::Written | Phase::Update(_) | Phase::Report | Phase::Refused)
+        matches!(self, Phase::Hook | Phase::Written | Phase::Update(_) | Phase::Report | Phase::Post | Phase::Refused)
     }
 
     /// Whether its hook runs.
     pub fn has_hook(self) -> bool {
-        matches!(self, Phase::Hook | Phase::Orphan | Phase::Written | Phase::OrphanWritten)
+        matches!(
+            self,
+            Phase::Hook | Phase::Orphan | Phase::Written | Phase::OrphanWritten | Phase::Post | Phase::OrphanPost
+        )
     }
 }
 
@@ -171,6 +178,10 @@ pub struct Pushing {
     pub belief: Option<bool>,
     /// Whether git was killed in the midst of its transaction.
     pub torn: bool,
+    /// Which of its refs git has updated, as bits.
+    pub listed: u8,
+    /// Whether git will never say so: something was killed, or the client was gone.
+    pub wordless: bool,
 }
 
 impl Pushing {
@@ -187,6 +198,8 @@ impl Pushing {
             answer: Answer::None,
             belief: None,
             torn: false,
+            listed: 0,
+            wordless: false,
         }
     }
 }
@@ -216,21 +229,25 @@ pub struct Move {
 }
 
 /// What the log says of a push: that it was accepted.
-pub const ACCEPTED: u8 = 1;
+pub const ACCEPTED: u16 = 1;
 /// That it was refused.
-pub const REFUSED: u8 = 2;
+pub const REFUSED: u16 = 2;
 /// That it was settled.
-pub const SETTLED: u8 = 4;
+pub const SETTLED: u16 = 4;
 /// Settled because the machine was restarted.
-pub const REBOOTED: u8 = 8;
+pub const REBOOTED: u16 = 8;
 /// Settled because its refs had moved, whatever its receive-pack does.
-pub const REFS_MOVED: u8 = 16;
+pub const REFS_MOVED: u16 = 16;
 /// Refused because of its token.
-pub const STALE: u8 = 32;
+pub const STALE: u16 = 32;
 /// Refused because the lease is another's.
-pub const LEASE_LOST: u8 = 64;
+pub const LEASE_LOST: u16 = 64;
 /// A line was written twice.
-pub const TWICE: u8 = 128;
+pub const TWICE: u16 = 128;
+/// Settled on git's word.
+pub const REPORTED: u16 = 256;
+/// What it has moved was written down while it was under way.
+pub const LANDED: u16 = 512;
 
 /// The log up to some line: what it adds up to, and which lines there are about pushes.
 #[derive(Debug, Clone)]
@@ -238,7 +255,7 @@ pub struct Log {
     /// The fold of its lines, by `git-fence-core`.
     pub state: State,
     /// What it says of each push.
-    pub said: Vec<u8>,
+    pub said: Vec<u16>,
     /// Whether a lease was found elsewhere than the log had it.
     pub found: bool,
     digest: u64,
@@ -251,7 +268,7 @@ impl Log {
     }
 
     /// One that adds up to this.
-    pub fn of(state: State, said: Vec<u8>) -> Log {
+    pub fn of(state: State, said: Vec<u16>) -> Log {
         Log { state, said, found: false, digest: 0 }.sealed()
     }
 
@@ -266,7 +283,7 @@ impl Log {
             _ => 0,
         };
         log.state.apply(seq, "", event).expect("the gate appends what follows");
-        let mut note = |p: usize, bits: u8| {
+        let mut note = |p: usize, bits: u16| {
             let twice = log.said[p] & bits & (ACCEPTED | REFUSED | SETTLED) != 0;
             log.said[p] |= bits | if twice { TWICE } else { 0 };
         };
@@ -276,10 +293,12 @@ impl Log {
                 let bit = match evidence {
                     Evidence::Rebooted => REBOOTED,
                     Evidence::RefsMoved => REFS_MOVED,
+                    Evidence::Reported => REPORTED,
                     _ => 0,
                 };
                 note(push_of(push.0), SETTLED | bit);
             }
+            Event::PushLanded { push, .. } => note(push_of(push.0), LANDED),
             Event::LeaseRenewed(_) | Event::MarkRaised { .. } => note(p, ACCEPTED),
             Event::LeaseFound(_) => log.found = true,
             _ => {}
@@ -355,6 +374,13 @@ pub struct World {
     pub moves: [Vec<Move>; 2],
     /// Whether a power loss has taken something of what moved.
     pub has_lost_moves: bool,
+    /// How often a local writer has put a ref back.
+    pub undone: u8,
+    /// The pushes of which a ref was put back, as bits.
+    pub put_back: u8,
+    /// Whether what is not promised has come together: a push of which git never gives word, and a local writer who puts
+    /// its refs back before anybody has looked.
+    pub excused: bool,
     /// How often something was killed.
     pub crashes: u8,
     /// How many refs were declined.

@@ -26,6 +26,18 @@ fn tokens_of_two_fences_are_spent_in_order() {
 }
 
 #[test]
+fn a_ref_that_is_put_back_brings_no_token_back() {
+    holds("put back", 1);
+}
+
+#[test]
+fn without_its_companion_the_gate_is_found_out() {
+    let broken: Vec<&str> =
+        run(scenarios::without_companion(), 1).broken.into_iter().map(|(promise, _)| promise).collect();
+    assert_eq!(broken, [NO_WINDOW, SPENT]);
+}
+
+#[test]
 fn lies_move_no_mark() {
     holds("lies", 2);
 }

@@ -1,7 +1,7 @@
 //! The lines of the log.
 
 use crate::{
-    Code, Evidence, FenceName, LeaseChange, LeaseId, LeaseMove, LineHash, Mark, Place, Plan, PushId, ReceivePack,
+    Code, Evidence, FenceName, Heir, LeaseChange, LeaseId, LeaseMove, LineHash, Mark, Place, Plan, PushId, ReceivePack,
     Source, Stamp, Standing, State, Token, text,
 };
 use serde::{Deserialize, Serialize};
@@ -103,6 +103,9 @@ pub enum Event {
     SettingsChanged {
         /// The settings now in force.
         settings: serde_json::Value,
+        /// The fences that were given refs of others, and inherit their marks.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        heirs: Vec<Heir>,
     },
     /// A push was let through. Its refs are not moved yet.
     #[serde(rename = "push.accepted")]

@@ -1,6 +1,6 @@
 //! The state of all fences: the fold of the log.
 
-use crate::{Event, FenceName, InFlight, Landed, LeaseLine, Mark, PushId, Renewed, Standing};
+use crate::{Event, FenceName, Heir, InFlight, Landed, LeaseLine, Mark, PushId, Renewed, Standing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,6 +21,10 @@ pub struct State {
     pub settings: Option<serde_json::Value>,
     /// The line since which they are in force.
     pub settings_since: u64,
+    /// The fences that were given refs of others since pushes in flight were let through: what these move counts for
+    /// the heirs as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heirs: Vec<Heir>,
 }
 
 /// Why a line does not follow from those before it.
@@ -52,10 +56,11 @@ impl State {
             | Event::PushEvicted { .. } => {}
             Event::LogRotated { state, .. } => *self = State::clone(state),
             Event::MarkLowered { fence, mark, .. } => _ = self.marks.insert(fence.clone(), *mark),
-            Event::SettingsChanged { settings } => {
+            Event::SettingsChanged { settings, heirs } => {
                 // As a checkpoint writes it, where nothing and null are one.
                 self.settings = (!settings.is_null()).then(|| settings.clone());
                 self.settings_since = seq;
+                self.inherit(heirs);
             }
             Event::MarkRaised { fence, mark, .. } => self.raise(fence, *mark),
             Event::LeaseGranted(line)
@@ -85,7 +90,7 @@ impl State {
             }
             Event::PushLanded { push, stake, also, spent, moved, .. } => {
                 for stake in std::iter::once(stake).chain(also) {
-                    self.raise(&stake.fence, stake.mark);
+                    self.raise_by(*push, &stake.fence, stake.mark);
                 }
                 if let Some(flight) = self.in_flight.iter_mut().find(|flight| flight.push == *push) {
                     flight.landed = Landed { spent: spent.clone(), moved: *moved };
@@ -95,12 +100,42 @@ impl State {
                 let at = self.in_flight.iter().position(|flight| flight.push == *push);
                 let flight = self.in_flight.remove(at.ok_or(FoldError::NotInFlight(*push))?);
                 for (fence, token) in spent.iter().filter_map(|fence| Some((fence, flight.token_for(fence)?))) {
-                    let mark = self.marks.entry(fence.clone()).or_default();
-                    *mark = mark.after(token);
+                    let mark = self.fence(fence).mark.after(token);
+                    self.raise_by(*push, fence, mark);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Each heir begins where the giver stands: at its mark, and at what it has granted.
+    fn inherit(&mut self, heirs: &[Heir]) {
+        for Heir { fence, giver } in heirs {
+            let granted = self.leases.get(giver).map_or(Mark::default(), |standing| standing.lease.token.into());
+            let mark = self.fence(giver).mark.max(granted);
+            self.raise(fence, mark);
+        }
+        // Those of before are needed as long as a push of before may land.
+        if self.in_flight.is_empty() {
+            self.heirs.clear();
+        }
+        self.heirs.extend_from_slice(heirs);
+    }
+
+    /// Raises a mark by what `push` has done. If that was let through under earlier settings, its refs may be somebody
+    /// else's by now, whose mark rises with it.
+    fn raise_by(&mut self, push: PushId, fence: &FenceName, mark: Mark) {
+        self.raise(fence, mark);
+        if push.0 >= self.settings_since {
+            return;
+        }
+        let mut raised = vec![fence.clone()];
+        for Heir { fence, giver } in self.heirs.clone() {
+            if raised.contains(&giver) {
+                self.raise(&fence, mark);
+                raised.push(fence);
+            }
+        }
     }
 
     fn raise(&mut self, fence: &FenceName, mark: Mark) {
@@ -116,7 +151,10 @@ impl State {
             standing.progress.clone_from(&before.progress);
         }
         self.leases.insert(line.fence.clone(), standing);
-        self.raise(&line.fence, line.mark);
+        match line.push {
+            Some(push) => self.raise_by(push, &line.fence, line.mark),
+            None => self.raise(&line.fence, line.mark),
+        }
         // Of a push that is still under way, its lease may have moved before its other refs.
         if let Some(flight) = self.in_flight.iter_mut().find(|flight| Some(flight.push) == line.push) {
             flight.leases.retain(|change| change.fence != line.fence);
@@ -174,7 +212,7 @@ mod tests {
 
     #[test]
     fn settings_of_nothing_are_none_with_a_checkpoint_and_without() {
-        let state = fold(&[Event::SettingsChanged { settings: serde_json::Value::Null }]).unwrap();
+        let state = fold(&[Event::SettingsChanged { settings: serde_json::Value::Null, heirs: vec![] }]).unwrap();
         let json = serde_json::to_string(&state).unwrap();
         assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
     }
@@ -217,11 +255,31 @@ mod tests {
     #[test]
     fn a_push_from_before_a_change_of_settings_occupies_every_fence() {
         let other = FenceName::parse(b"other").unwrap();
-        let changed = |n: u64| Event::SettingsChanged { settings: n.into() };
+        let changed = |n: u64| Event::SettingsChanged { settings: n.into(), heirs: vec![] };
         let state = fold(&[changed(1), accepted(2, Some(5))]).unwrap();
         assert!(!state.fence(&other).is_occupied());
         let state = fold(&[changed(1), accepted(2, Some(5)), changed(2)]).unwrap();
         assert!(state.fence(&other).is_occupied());
+    }
+
+    /// Also by what a push of before does when it lands at last, and not by what comes after the change.
+    #[test]
+    fn whoever_is_given_refs_begins_at_the_givers_mark() {
+        let trunk = FenceName::parse(b"trunk").unwrap();
+        let given = Event::SettingsChanged {
+            settings: 1.into(),
+            heirs: vec![Heir { fence: trunk.clone(), giver: FenceName::repo() }],
+        };
+        let landed = |seq: u64, token: u64| [accepted(seq, Some(token)), settled(seq, Some(token), true)];
+        let marks = |events: &[Event]| {
+            let state = fold(events).unwrap();
+            (mark(&state), state.fence(&trunk).mark.get())
+        };
+        let [first, over] = landed(1, 5);
+        assert_eq!(marks(&[first.clone(), over.clone(), given.clone()]), (5, 5));
+        assert_eq!(marks(&[first.clone(), given.clone(), over.clone()]), (5, 5), "it landed after the change");
+        let [later, later_over] = landed(4, 9);
+        assert_eq!(marks(&[first, over, given, later, later_over]), (9, 5));
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod filter;
 mod flight;
 mod fold;
 mod found;
+mod heirs;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod hostile;
@@ -71,6 +72,7 @@ pub use filter::Filter;
 pub use flight::{InFlight, Landed, Plan, PlannedRef, PushId};
 pub use fold::{FoldError, LOG_VERSION, State};
 pub use found::Found;
+pub use heirs::{Heir, heirs};
 pub use lease::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
 pub use lease_record::{
     Beat, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words, nonce_of,

@@ -13,7 +13,7 @@ use crate::{
     table::Row,
     terminal,
 };
-use git_fence_core::{Event, Filter, Lease, LeaseLine, Line, Place, Refused, Renewed, Stake, text};
+use git_fence_core::{Event, Filter, Heir, Lease, LeaseLine, Line, Place, Refused, Renewed, Stake, text};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -151,7 +151,11 @@ fn row(line: &Line) -> Row<'_> {
         Event::MarkLowered { fence, from, mark, reason, pusher } => {
             row("lowered", None, pusher, format!("{fence}  mark {from} to {mark}: {reason}"))
         }
-        Event::SettingsChanged { settings } => row("settings", None, "-", modes(settings)),
+        Event::SettingsChanged { settings, heirs } => {
+            let inherits = |heir: &Heir| format!("; {} inherits the mark of {}", heir.fence, heir.giver);
+            let heirs: String = heirs.iter().map(inherits).collect();
+            row("settings", None, "-", modes(settings) + &heirs)
+        }
         Event::PushAccepted { stake, also, who, plan, code, .. } => {
             let refs: Vec<String> = plan.refs.iter().take(3).map(|planned| planned.name.to_string()).collect();
             let more = if plan.count > 3 { format!(" and {} more", plan.count - 3) } else { String::new() };

@@ -8,7 +8,7 @@ use crate::{
     syslog,
     voice::Refusal,
 };
-use git_fence_core::{AskedRef, Event, Place, Push, Refused, Reject, Settings, Source, Syslog, Token, Who};
+use git_fence_core::{AskedRef, Event, Place, Push, Refused, Reject, Settings, Source, Syslog, Token, Who, heirs};
 use std::time::Duration;
 
 /// The lock is held for moments only. So long it is waited for even where patience has run out, or
@@ -42,7 +42,8 @@ impl Record<'_> {
         .map_err(|e| self.broken(&e))?;
         let now = serde_json::to_value(settings).unwrap_or_default();
         if store.state().settings.as_ref() != Some(&now) {
-            store.append(Event::SettingsChanged { settings: now }).map_err(|e| self.broken(&e))?;
+            let heirs = store.state().settings.as_ref().map_or_else(Vec::new, |before| heirs(before, settings));
+            store.append(Event::SettingsChanged { settings: now, heirs }).map_err(|e| self.broken(&e))?;
         }
         Ok(store)
     }

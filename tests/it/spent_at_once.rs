@@ -310,3 +310,43 @@ fn a_companion_that_is_optional_is_not_missed_but_named_as_the_weaker_form() {
     let doctor = world.hook_program().arg("doctor").arg(world.server()).output().unwrap();
     assert!(text(&doctor.stdout).contains("weaker form"), "{}", text(&doctor.stdout));
 }
+
+/// Refs that the settings give to another fence bring its mark along.
+#[test]
+fn a_ref_that_changes_fences_brings_no_token_back() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.push_token("main", "500").assert_landed();
+        world.configure("fence.trunk.refs", "refs/heads/main");
+        world.push_token("main", "trunk:300").assert_refused("FENCE-STALE");
+        let changed = world.events("settings.changed").pop().unwrap();
+        assert_eq!(changed["heirs"], serde_json::json!([{ "fence": "trunk", "giver": "repo" }]));
+        world.push_token("main", "trunk:501").assert_landed();
+        world.push_token("dev", "501").assert_landed();
+        // And back.
+        world.push_token("main", "trunk:900").assert_landed();
+        world.ok(world.git("server.git").args(["config", "--unset-all", "fence.trunk.refs"]));
+        world.push_token("main", "600").assert_refused("FENCE-STALE");
+        world.push_token("main", "901").assert_landed();
+        world.assert_log_is_whole();
+    }
+}
+
+/// A push of before the change, which nobody has settled, counts for the heir when it lands.
+#[test]
+fn a_push_that_is_under_way_when_its_ref_changes_fences_is_waited_for() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", "10m");
+        world.stall_update_of("main");
+        let five = world.start_push("main", "500");
+        world.pid_in("stalled");
+        world.configure("fence.trunk.refs", "refs/heads/main");
+        let other = world.start_push("main", "trunk:300");
+        wait_until("it waits", || other.has_said("waiting"));
+        world.go();
+        five.wait().assert_landed();
+        other.wait().assert_refused("FENCE-STALE");
+        world.assert_log_is_whole();
+    }
+}

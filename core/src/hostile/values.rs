@@ -1,7 +1,7 @@
 //! Values of every kind, small ones and those at the ends of their ranges.
 
 use crate::{
-    AskedRef, Beat, Code, Event, Evidence, FenceName, InFlight, Landed, Lease, LeaseChange, LeaseId, LeaseLine,
+    AskedRef, Beat, Code, Event, Evidence, FenceName, Heir, InFlight, Landed, Lease, LeaseChange, LeaseId, LeaseLine,
     LeaseMove, LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef, PushId, Reason, ReceivePack, RefName,
     Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token, Ttl, Who, few_words, hash_line, nonce_of,
     owner_name,
@@ -264,7 +264,10 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(fence, from, mark, reason, pusher)| Event::MarkLowered { fence, from, mark, reason, pusher }),
         2 => (fence(), mark(), words, words)
             .prop_map(|(fence, mark, reason, pusher)| Event::MarkRaised { fence, mark, reason, pusher }),
-        1 => settings().prop_map(|settings| Event::SettingsChanged { settings }),
+        1 => (settings(), vec((fence(), fence()), 0..2)).prop_map(|(settings, heirs)| Event::SettingsChanged {
+            settings,
+            heirs: heirs.into_iter().map(|(fence, giver)| Heir { fence, giver }).collect(),
+        }),
         1 => (0..9u64, words, who())
             .prop_map(|(push, reason, who)| Event::PushEvicted { push: PushId(push), reason, who }),
     ]
@@ -293,6 +296,7 @@ pub(super) fn state() -> impl Strategy<Value = State> {
             in_flight,
             settings,
             settings_since,
+            heirs: Vec::new(),
         },
     )
 }

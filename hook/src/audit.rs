@@ -122,7 +122,7 @@ pub(crate) fn check(dir: &FenceDir, here: &Place) -> Result<Journal, Failure> {
         CheckpointFile::Damaged => return Err(Damage::Checkpoint(dir.checkpoint()).into()),
         // From the checkpoint on, the log must add up to the same as from its beginning on.
         CheckpointFile::Good(checkpoint) => {
-            let start = Start::Checkpoint(Box::new(checkpoint));
+            let start = Start::Checkpoint(checkpoint);
             let resumed = Journal::read(&history::open(dir)?, &dir.log(), start, None, |_| {})?;
             if resumed.head.seq == journal.head.seq && resumed.state != journal.state {
                 return Err(Damage::Checkpoint(dir.checkpoint()).into());

@@ -47,7 +47,7 @@ impl Checkpoint {
 /// What a checkpoint file turned out to be.
 #[derive(Debug)]
 pub(crate) enum CheckpointFile {
-    Good(Checkpoint),
+    Good(Box<Checkpoint>),
     Missing,
     /// Not readable as one: the log is read from the beginning instead.
     Damaged,
@@ -75,7 +75,7 @@ impl CheckpointFile {
                 Err(Damage::CheckpointVersion { path, version })
             }
             _ => Ok(match serde_json::from_slice::<Checkpoint>(bytes) {
-                Ok(checkpoint) if checkpoint.is_sound() => CheckpointFile::Good(checkpoint),
+                Ok(checkpoint) if checkpoint.is_sound() => CheckpointFile::Good(Box::new(checkpoint)),
                 _ => CheckpointFile::Damaged,
             }),
         }

@@ -10,6 +10,7 @@ use crate::{
     slot::{self, Fate, Lookout},
     store::{Durability, Store, StoreError},
     surroundings::Environment,
+    turn,
     voice::{self, Refusal},
 };
 use git_fence_core::{
@@ -71,6 +72,12 @@ impl Gate<'_> {
             };
             let fence = match decide(store.state(), &self.claims, &clock::stamp(self.record.here)) {
                 Decision::Refuse(reject) => return Err(self.refuse(store, reject)),
+                Decision::Admit { .. } if self.yields(&mut store) => {
+                    drop(store);
+                    slot::wait_a_moment(None, moment.min(self.record.patience.left()));
+                    moment = (moment * 2).min(LOOK_EVERY);
+                    continue;
+                }
                 Decision::Admit { overruled, leases } => {
                     self.admit(store, overruled, leases, looked)?;
                     if has_spoken {
@@ -113,6 +120,13 @@ impl Gate<'_> {
             slot::wait_a_moment(in_the_way.pidfd.as_ref(), moment.min(self.record.patience.left()));
             moment = (moment * 2).min(LOOK_EVERY);
         }
+    }
+
+    /// Whether an operator's command waits for a slot that this push would take. It goes first, as long as this push
+    /// may wait.
+    fn yields(&self, store: &mut Store) -> bool {
+        let fences: Vec<&FenceName> = self.claims.iter().map(|claim| &claim.rules.fence).collect();
+        !self.record.patience.left().is_zero() && turn::somebody_waits(store, self.record.here, &fences)
     }
 
     /// Settles the pushes in this push's way that are over.

@@ -92,7 +92,7 @@ pub(crate) fn current(dir: &FenceDir, boot: &str) -> Result<Current, Damage> {
     let checkpoint = CheckpointFile::read(dir)?;
     let checkpoint_is_damaged = matches!(checkpoint, CheckpointFile::Damaged);
     let start = match checkpoint {
-        CheckpointFile::Good(checkpoint) => Start::Checkpoint(Box::new(checkpoint)),
+        CheckpointFile::Good(checkpoint) => Start::Checkpoint(checkpoint),
         CheckpointFile::Missing | CheckpointFile::Damaged => Start::Beginning,
     };
     let witness = witness.as_ref().map(|witness| (witness, boot));

@@ -87,6 +87,7 @@ mod terminal;
 mod tokens;
 mod trailers;
 mod tree;
+mod turn;
 mod undo;
 mod uninstall;
 mod voice;

@@ -11,7 +11,7 @@ use crate::{
     clock::Patience,
     files::{FenceDir, is_same_file},
 };
-use git_fence_core::{LineHash, PushId, Settlement, hash_line};
+use git_fence_core::{FenceName, LineHash, Place, PushId, ReceivePack, Settlement, hash_line};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -52,6 +52,17 @@ pub(crate) struct Witness {
     /// What git said of pushes when there was no room left in the log for it. The next holder writes it there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unwritten: Vec<Unwritten>,
+    /// Who waits for a slot to become free and goes before pushes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) turns: Vec<Turn>,
+}
+
+/// An operator's command that waits for a slot. Pushes come one after the other without end: it would never be free.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Turn {
+    pub(crate) fence: FenceName,
+    pub(crate) place: Place,
+    pub(crate) process: ReceivePack,
 }
 
 /// What became of a push, on git's word.
@@ -103,7 +114,7 @@ impl Witness {
     pub(crate) fn of_first_line(boot: &str, seq: u64, line: &[u8]) -> Witness {
         let end = line.len() as u64;
         let hash = hash_line(line.strip_suffix(b"\n").unwrap_or(line));
-        Witness { boot: boot.to_owned(), seq, end, hash, synced: end, synced_seq: seq, unwritten: Vec::new() }
+        Witness { boot: boot.to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::of_nothing() }
     }
 
     /// That of nobody: it vouches for no line at all.
@@ -116,6 +127,7 @@ impl Witness {
             synced: 0,
             synced_seq: 0,
             unwritten: Vec::new(),
+            turns: Vec::new(),
         }
     }
 

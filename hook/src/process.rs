@@ -42,6 +42,13 @@ pub(crate) fn receive_packs_above() -> impl Iterator<Item = ReceivePack> {
     })
 }
 
+/// This very process.
+pub(crate) fn this() -> Option<ReceivePack> {
+    let pid = rustix::process::getpid();
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok().and_then(|fd| inode(&fd));
+    Some(ReceivePack { pid: pid.as_raw_pid().unsigned_abs(), start: Stat::read(pid)?.start, pidfd })
+}
+
 /// The program that a process runs, where that may be seen.
 pub(crate) fn program_of(process: &ReceivePack) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{}/exe", process.pid)).ok()

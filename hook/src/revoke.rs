@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     git,
     mend::{Operator, Order},
-    plan, slot,
+    plan,
     store::{Durability, Store},
     surroundings::Environment,
 };
@@ -19,14 +19,8 @@ use std::io::{self, Write as _};
 /// next push finds the lease where it was moved to.
 pub(crate) fn run(order: &Order, environment: &Environment) -> Result<(), Failure> {
     let (operator, fence, reason) = order.accept(environment)?;
-    let mut store = operator.lock()?;
+    let mut store = operator.lock_when_free(&fence)?;
     let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
-    if let Some(flight) = store.state().fence(&fence).slot.first() {
-        return Err(Failure::Other {
-            what: format!("a push is in flight: {}. Nothing was changed", slot::describe(flight, &fence)),
-            hint: format!("end it first:  git-fence-hook evict --fence {fence} --reason …"),
-        });
-    }
     let now = clock::stamp(&operator.here);
     let found = catch_up::look(&operator.repository, store.state(), &rules, &now, &operator.name);
     if let Some(line) = found.map_err(refused)? {

@@ -12,7 +12,7 @@ use crate::{
     clock::{self, Patience},
     files::{FenceDir, is_same_file, room_for},
     journal::{Damage, Journal, Start},
-    mutex::{LockError, Mutex, Unwritten, Witness, wait_for_flock},
+    mutex::{LockError, Mutex, Turn, Unwritten, Witness, wait_for_flock},
 };
 use git_fence_core::{
     Event, Evidence, InFlight, LOG_VERSION, Line, LineHash, Plan, PlannedRef, PushId, Settlement, State, hash_line,
@@ -116,7 +116,7 @@ impl Store {
         let (start, checkpointed) = match checkpoint {
             CheckpointFile::Good(checkpoint) => {
                 let end = checkpoint.head.end;
-                (Start::Checkpoint(Box::new(checkpoint)), end)
+                (Start::Checkpoint(checkpoint), end)
             }
             CheckpointFile::Missing | CheckpointFile::Damaged => (Start::Beginning, 0),
         };
@@ -152,6 +152,24 @@ impl Store {
                 self.settle(&flight, settlement, count, Evidence::Reported)?;
             }
         }
+        Ok(())
+    }
+
+    /// Who waits for a slot and goes before pushes.
+    pub(crate) fn turns(&self) -> &[Turn] {
+        &self.left.turns
+    }
+
+    /// Lets those turns stand that `stay`. Known to others with the next line that is written, or by [`Store::announce`].
+    pub(crate) fn keep_turns(&mut self, stay: impl FnMut(&Turn) -> bool) {
+        self.left.turns.retain(stay);
+    }
+
+    /// Writes what was appended, lets it be known that somebody waits for a slot, and lets the lock go.
+    pub(crate) fn announce(mut self, turn: Turn) -> Result<(), StoreError> {
+        self.left.turns.push(turn);
+        self.write_out(Durability::Lazy)?;
+        self.mutex.leave(&self.left);
         Ok(())
     }
 
@@ -299,7 +317,8 @@ impl Store {
         }
         let (synced, synced_seq) = self.synced;
         let boot = self.boot.clone();
-        self.left = Witness { boot, seq, end, hash: hash.clone(), synced, synced_seq, unwritten: Vec::new() };
+        let turns = std::mem::take(&mut self.left.turns);
+        self.left = Witness { boot, seq, end, hash: hash.clone(), synced, synced_seq, unwritten: Vec::new(), turns };
         self.mutex.leave(&self.left);
         self.pending.clear();
         self.written_end = end;

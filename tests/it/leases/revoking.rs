@@ -4,7 +4,7 @@ use super::revoke;
 use crate::support::{
     Door, Pushed, Running, World, any_git, gits,
     lease::{Agent, LeaseOf},
-    text,
+    text, wait_until,
 };
 use std::{fs, process::Command};
 
@@ -57,11 +57,42 @@ fn a_lease_is_not_taken_away_under_a_push_in_flight() {
     let next = lease.advanced(&anna, 2, "first");
     let slow = Running::start(&mut lease.write_command(&anna, "slow", 1, &next));
     world.pid_in("stalled");
+    world.configure("fence.wait", "300ms");
     let said = text(&revoke(&world, &["--reason", "x"]).stderr);
-    assert!(said.contains("a push is in flight") && said.contains("git-fence-hook evict"), "{said}");
+    assert!(said.contains("a push has been in flight") && said.contains("git-fence-hook evict"), "{said}");
     world.go();
     slow.wait().assert_landed();
     assert!(revoke(&world, &["--reason", "x"]).status.success());
+}
+
+/// Pushes come one after the other: the slot is never free for long. The operator goes before those that wait.
+#[test]
+fn whoever_revokes_waits_for_the_push_in_flight_and_goes_before_newer_ones() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", "10m");
+        world.configure("fence.exempt", "tester");
+        let lease = LeaseOf::repo(&world);
+        lease.take(&Agent::new("anna"), 1, "first").assert_landed();
+        world.stall_update_of("slow");
+        let first = Running::start(&mut world.push_command(&["HEAD:refs/heads/slow"], &[]));
+        let _go = world.go_in_the_end();
+        world.pid_in("stalled");
+        let mut command = world.hook_program();
+        command.args(["revoke", "--reason", "it hangs"]).arg(world.server());
+        let revoking = Running::start(&mut command);
+        let mutex = world.fence_file("mutex");
+        wait_until("it waits for its turn", || fs::read_to_string(&mutex).unwrap().contains("\"turns\":[{"));
+        let second = Running::start(&mut world.push_command(&["HEAD:refs/heads/newer"], &[]));
+        wait_until("so does the newer push", || second.has_said("waiting"));
+        world.go();
+        first.wait().assert_landed();
+        assert!(revoking.wait().ok);
+        second.wait().assert_landed();
+        let seq = |event: &str| world.events(event).last().unwrap()["seq"].as_u64().unwrap();
+        assert!(seq("lease.revoked") < seq("push.accepted"), "{:?}", world.audit());
+        world.assert_log_is_whole();
+    }
 }
 
 /// The refs have moved, and whoever moved them was killed before it wrote that down.

@@ -1,7 +1,6 @@
 //! What the settings say: which refs a fence guards and how it judges.
 
-use crate::{FenceName, Mark, RefName, Token, Ttl};
-use gix_glob::wildmatch::Mode as Glob;
+use crate::{FenceName, Mark, RefName, Token, Ttl, pattern_matches};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -87,9 +86,7 @@ impl Rules {
 
     /// Whether this fence guards `name`. Lease refs are nobody's.
     pub fn guards(&self, name: &RefName) -> bool {
-        let matches =
-            |pattern: &String| gix_glob::wildmatch(pattern.as_bytes().into(), name.as_bytes().into(), Glob::empty());
-        !name.is_lease() && self.refs.iter().any(matches)
+        !name.is_lease() && self.refs.iter().any(|pattern| pattern_matches(pattern, name))
     }
 
     /// Whether `pusher`, as the host names it to the byte, may push here without a token.

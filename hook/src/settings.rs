@@ -3,7 +3,7 @@
 //! A value that does not parse is an error and never a default: a gate that guesses what its owner
 //! meant is open when it guesses wrong.
 
-use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, Syslog, Ttl, length_of_time, text};
+use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, Syslog, Ttl, length_of_time, pattern_flaw, text};
 use gix::{
     bstr::{BStr, BString, ByteSlice},
     config::File as Config,
@@ -23,6 +23,8 @@ pub(crate) const FOR_ALL: [&str; 4] = ["receivePack", "init", "companion", "sysl
 pub(crate) enum SettingsError {
     #[error("setting {key} is {value}: {expected}")]
     Value { key: String, value: String, expected: &'static str },
+    #[error("setting {key} is {}: no ref can match that: {why}", text::quoted(pattern.as_bytes()))]
+    Pattern { key: String, pattern: String, why: String },
     #[error("setting 'fence.{name}': {source}")]
     Name { name: String, source: git_fence_core::FenceNameError },
     #[error("fence '{0}' guards nothing: fence.{0}.refs must say what")]
@@ -164,17 +166,14 @@ impl Level<'_> {
                     .map(|n| Some(n.get()))
                     .map_err(|_| "expected a whole number from 1 up, or none"),
             })?,
-            refs: self.many("refs", rules.refs, |value| {
-                let usable = value.starts_with(b"refs/") && !value.contains(&b'\n');
-                usable.then_some(()).ok_or("expected a pattern that starts with refs/, as in refs/heads/*")
-            })?,
-            exempt: self.many("exempt", rules.exempt, |_| Ok(()))?,
+            refs: self.patterns("refs", rules.refs)?,
+            exempt: self.many("exempt", rules.exempt)?,
             lease_max_ttl: self.one("leaseMaxTtl", rules.lease_max_ttl, |value| {
                 let expected = "expected a length of time from 1s to 7d, in whole seconds";
                 let length = duration(value).map_err(|_| expected)?;
                 Ttl::of_seconds(length.as_secs()).filter(|ttl| ttl.duration() == length).ok_or(expected)
             })?,
-            allow_revoke: self.many("allowRevoke", rules.allow_revoke, |_| Ok(()))?,
+            allow_revoke: self.many("allowRevoke", rules.allow_revoke)?,
             fence: rules.fence,
         })
     }
@@ -193,12 +192,7 @@ impl Level<'_> {
     }
 
     /// A setting with many values: an empty one drops those before it, as in git's own lists.
-    fn many(
-        &self,
-        key: &'static str,
-        default: Vec<String>,
-        check: impl Fn(&[u8]) -> Result<(), &'static str>,
-    ) -> Result<Vec<String>, SettingsError> {
+    fn many(&self, key: &'static str, default: Vec<String>) -> Result<Vec<String>, SettingsError> {
         let values = self.values(key);
         if values.is_empty() {
             return Ok(default);
@@ -209,11 +203,22 @@ impl Level<'_> {
                 list.clear();
                 continue;
             }
-            let text = value.to_str().map_err(|_| "expected UTF-8");
-            let text = text.and_then(|text| check(value).map(|()| text));
-            list.push(text.map_err(|expected| self.refused(key, value.as_bstr(), expected))?.to_owned());
+            let text = value.to_str().map_err(|_| self.refused(key, value.as_bstr(), "expected UTF-8"));
+            list.push(text?.to_owned());
         }
         Ok(list)
+    }
+
+    /// The same for patterns: one that no ref can match would be a fence in name only.
+    fn patterns(&self, key: &'static str, default: Vec<String>) -> Result<Vec<String>, SettingsError> {
+        let patterns = self.many(key, default)?;
+        let flawed = patterns.iter().find_map(|pattern| Some((pattern, pattern_flaw(pattern)?)));
+        match flawed {
+            None => Ok(patterns),
+            Some((pattern, why)) => {
+                Err(SettingsError::Pattern { key: self.name_of(key), pattern: pattern.clone(), why })
+            }
+        }
     }
 
     fn values(&self, key: &str) -> Vec<BString> {
@@ -226,8 +231,11 @@ impl Level<'_> {
     }
 
     fn refused(&self, key: &str, value: &BStr, expected: &'static str) -> SettingsError {
-        let key = self.name.map_or_else(|| format!("fence.{key}"), |name| format!("fence.{name}.{key}"));
-        SettingsError::Value { key, value: text::quoted(value), expected }
+        SettingsError::Value { key: self.name_of(key), value: text::quoted(value), expected }
+    }
+
+    fn name_of(&self, key: &str) -> String {
+        self.name.map_or_else(|| format!("fence.{key}"), |name| format!("fence.{name}.{key}"))
     }
 }
 
@@ -288,6 +296,8 @@ mod tests {
             "[fence]\n maxJump = 1.5",
             "[fence]\n evictAfter = never",
             "[fence]\n refs = heads/*",
+            "[fence]\n refs = refs/heads/",
+            "[fence]\n refs = refs/heads/*\n refs = \"refs/heads/main \"",
             "[fence]\n receivePack = maybe",
             "[fence]\n init = yes",
             "[fence]\n companion = no",

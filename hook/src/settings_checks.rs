@@ -7,7 +7,7 @@ use crate::{
     settings::{self, SettingsError},
     syslog,
 };
-use git_fence_core::{Mode, Rules, Settings};
+use git_fence_core::{FenceName, Mode, RefName, Rules, Settings, pattern_matches};
 use gix::bstr::ByteSlice;
 
 /// The settings in force, or the default ones where they cannot be read; and what is wrong with them.
@@ -31,6 +31,7 @@ pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
         findings.push(Finding::warning("bounded-form", sentence, config(repository, "fence.receivePack ancestor")));
     }
     findings.extend(proc_receive(repository, &settings));
+    findings.extend(guards_nothing(repository, &settings));
     if let Some(Err(error)) = settings.syslog.as_ref().map(syslog::connect) {
         let sentence = format!("fence.syslog is set, but nobody listens there: {error}");
         findings.push(Finding::warning("syslog-unheard", sentence, unset(repository, "fence.syslog")));
@@ -52,6 +53,11 @@ fn mode(rules: &Rules, repository: &Repository) -> Option<Finding> {
 fn unreadable(error: &SettingsError, repository: &Repository) -> Finding {
     let mend = match error {
         SettingsError::Value { key, .. } => unset(repository, key),
+        SettingsError::Pattern { key, pattern, .. } => {
+            let level = level_of(repository, key);
+            let pattern = shell_quoted(pattern);
+            config(repository, &format!("{level}--fixed-value --unset-all {} {pattern}", shell_quoted(key)))
+        }
         SettingsError::Name { name, .. } => {
             config(repository, &format!("--remove-section {}", shell_quoted(&format!("fence.{name}"))))
         }
@@ -64,13 +70,16 @@ fn unreadable(error: &SettingsError, repository: &Repository) -> Finding {
 
 /// Takes a setting away at the level where it stands.
 fn unset(repository: &Repository, key: &str) -> String {
-    let level = match git::scope_of(&repository.git_dir, key).as_deref() {
+    config(repository, &format!("{}--unset-all {}", level_of(repository, key), shell_quoted(key)))
+}
+
+fn level_of(repository: &Repository, key: &str) -> &'static str {
+    match git::scope_of(&repository.git_dir, key).as_deref() {
         Some("global") => "--global ",
         Some("system") => "--system ",
         Some("worktree") => "--worktree ",
         _ => "",
-    };
-    config(repository, &format!("{level}--unset-all {}", shell_quoted(key)))
+    }
 }
 
 /// A misspelt name is not an error to the gate (it may be a newer version's), so it is said here.
@@ -134,6 +143,32 @@ fn proc_receive(repository: &Repository, settings: &Settings) -> Option<Finding>
         format!("{key} = {value} hands guarded refs to the proc-receive hook, and what that moves is not seen");
     let severity = Severity::Warning;
     Some(Finding { name: "proc-receive", severity, sentence, mend: Some(unset(repository, key)) })
+}
+
+/// Fences, and patterns of fences, that match no ref there is: a slip in a name leaves what was meant
+/// open. Nothing is said where there are no refs yet, nor of what is guarded by default.
+fn guards_nothing(repository: &Repository, settings: &Settings) -> Vec<Finding> {
+    let listed = git::ask(&repository.common_dir, &["for-each-ref", "--format=%(refname)"]).unwrap_or_default();
+    let refs: Vec<RefName> = listed.lines().map(RefName::new).filter(|name| !name.is_lease()).collect();
+    let by_default = Rules::for_repo().refs;
+    let is_made = |rules: &&Rules| rules.mode != Mode::Off && rules.refs != by_default;
+    let made = settings.fences.iter().filter(is_made).filter(|_| !refs.is_empty());
+    made.flat_map(|rules| {
+        let fence = &rules.fence;
+        let key = if *fence == FenceName::repo() { "fence.refs".to_owned() } else { format!("fence.{fence}.refs") };
+        let finding = |severity, sentence| Finding { name: "guards-nothing", severity, sentence, mend: None };
+        if !refs.iter().any(|name| settings.fence_of(name) == Some(rules)) {
+            let all = rules.refs.join(" ");
+            let sentence = format!("fence '{fence}' guards no ref that exists: is {key} right? It is {all}");
+            return vec![finding(Severity::Warning, sentence)];
+        }
+        let is_idle = |pattern: &&String| !refs.iter().any(|name| pattern_matches(pattern, name));
+        let note = |pattern: &String| {
+            finding(Severity::Note, format!("no ref that exists matches '{pattern}', a pattern of {key}"))
+        };
+        rules.refs.iter().filter(is_idle).map(note).collect()
+    })
+    .collect()
 }
 
 /// Whether a ref below `prefix` can match `pattern`, judged by what stands before its first wildcard.

@@ -16,6 +16,7 @@ mod lost_answers;
 mod mend;
 mod modes;
 mod operations;
+mod patterns;
 mod places;
 mod plain_push;
 mod run;

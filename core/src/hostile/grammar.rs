@@ -49,6 +49,18 @@ pub fn is_token(bytes: &[u8]) -> bool {
     is_number_up_to(bytes, "9223372036854775807")
 }
 
+/// The name of a ref that a fence can guard: what `git check-ref-format` says, below `refs/`, and no lease.
+pub fn is_guardable(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("refs/") else { return false };
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+    let is_forbidden = |c: char| c <= ' ' || "\u{7f}~^:?*[\\".contains(c);
+    rest.split('/').all(is_part)
+        && !["..", "@{"].iter().any(|pair| name.contains(pair))
+        && !name.ends_with('.')
+        && !name.contains(is_forbidden)
+        && rest.split('/').next() != Some("fence")
+}
+
 /// A fence's name, letter by letter.
 pub fn is_fence(bytes: &[u8]) -> bool {
     let mut before = b'.';

@@ -73,6 +73,12 @@ impl Level {
         self.of("refs").next_back().map(|last| !last.is_empty())
     }
 
+    /// Its patterns that count: those after the last empty one.
+    fn patterns(&self) -> impl Iterator<Item = &str> {
+        let back = self.of("refs").rev().take_while(|value| !value.is_empty());
+        back.filter_map(|value| std::str::from_utf8(value).ok())
+    }
+
     fn is_fine(&self) -> bool {
         let last = |key: &str, rule: &dyn Fn(&[u8]) -> bool| self.of(key).next_back().is_none_or(rule);
         let each = |key: &str, rule: &dyn Fn(&str) -> bool| {
@@ -101,7 +107,8 @@ impl Level {
             && last("evictafter", &|value| value == b"off" || length(value).is_some())
             && last("maxjump", &|value| value == b"none" || grammar::is_token(value))
             && last("leasemaxttl", &ttl)
-            && each("refs", &|value| value.starts_with("refs/") && !value.contains('\n'))
+            && each("refs", &|_| true)
+            && self.patterns().all(|value| git_fence_core::pattern_flaw(value).is_none())
             && each("exempt", &|_| true)
             && each("allowrevoke", &|_| true)
     }

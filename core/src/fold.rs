@@ -66,8 +66,8 @@ impl State {
             Event::LeaseGranted(line)
             | Event::LeaseAdvanced(line)
             | Event::LeaseReleased(line)
-            | Event::LeaseRevoked(line)
-            | Event::LeaseFound(line) => self.move_lease(line),
+            | Event::LeaseRevoked(line) => self.move_lease(line),
+            Event::LeaseFound(line) => self.find_lease(line),
             Event::LeaseRenewed(Renewed { fence, lease, heard, progress, .. }) => {
                 if let Some(standing) = self.leases.get_mut(fence).filter(|standing| standing.lease.id == *lease) {
                     standing.heard = heard.clone();
@@ -148,6 +148,14 @@ impl State {
         let mut standing = line.standing.clone();
         if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
             standing.heard = standing.heard.or_later(&before.heard);
+        }
+        self.find_lease(&LeaseLine { standing, ..line.clone() });
+    }
+
+    /// What was found counts as it is, also where it was heard of later by a clock that was wrong.
+    fn find_lease(&mut self, line: &LeaseLine) {
+        let mut standing = line.standing.clone();
+        if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
             standing.progress.clone_from(&before.progress);
         }
         self.leases.insert(line.fence.clone(), standing);

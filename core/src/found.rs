@@ -17,6 +17,21 @@ impl Fence<'_> {
         self.lease.and_then(|known| known.commit.as_ref()) == commit
     }
 
+    /// The line that stamps a lease anew which was last heard of in the future: the clock was ahead then, and
+    /// the machine has been booted since. Without it the lease would be held until the clock has caught up.
+    pub fn lease_restamped(&self, rules: &Rules, now: &Stamp, pusher: &str) -> Option<LeaseLine> {
+        let known = self.lease.filter(|known| known.is_held() && known.heard.is_ahead_of(now))?;
+        let since = if known.since.is_ahead_of(now) { now } else { &known.since };
+        Some(LeaseLine {
+            fence: rules.fence.clone(),
+            push: None,
+            mark: self.mark,
+            standing: Standing { since: since.clone(), heard: now.clone(), ..known.clone() },
+            held_ms: None,
+            pusher: pusher.to_owned(),
+        })
+    }
+
     /// The line that takes down what was `found`; from there on it counts.
     ///
     /// A lease that was there before the gate is heard of for the first time now. One that was set
@@ -110,6 +125,27 @@ mod tests {
             let last = fence.lease.map(|lease| lease.lease.token);
             assert_eq!(next_token(last, fence.mark).unwrap().get(), next, "{known:?} {found:?}");
         }
+    }
+
+    #[test]
+    fn a_lease_from_the_future_is_stamped_anew_and_no_other() {
+        let repo = FenceName::repo();
+        let booted = |seconds: u64| Stamp { boot: "later".to_owned(), uptime_ms: 1, unix_ms: seconds * 1000 };
+        let restamped = |state: &State, now: &Stamp| state.fence(&repo).lease_restamped(&Rules::for_repo(), now, "x");
+        // Since 1, heard of at 2.
+        let mut state = after(Some((1, 5)), 4, Found::Nothing);
+        for now in [booted(2), booted(9), at(2)] {
+            assert_eq!(restamped(&state, &now), None, "{now:?}");
+        }
+        let line = restamped(&state, &booted(1)).unwrap();
+        assert_eq!((&line.standing.since, &line.standing.heard), (&at(1), &booted(1)));
+        let line = restamped(&state, &booted(0)).unwrap();
+        assert_eq!((&line.standing.since, &line.standing.heard), (&booted(0), &booted(0)));
+        state.apply(2, "", &Event::LeaseFound(line)).unwrap();
+        let lease = state.fence(&repo).lease.unwrap();
+        assert_eq!(lease.heard, booted(0), "what was heard later by a wrong clock counts no more");
+        assert_eq!((lease.lease.token.get(), state.fence(&repo).mark.get()), (5, 4));
+        assert_eq!(restamped(&state, &booted(0)), None);
     }
 
     #[test]

@@ -25,6 +25,11 @@ impl Stamp {
         })
     }
 
+    /// Whether this has yet to come at `now`: the clock was ahead when it was recorded, or is behind now.
+    pub fn is_ahead_of(&self, now: &Stamp) -> bool {
+        if self.boot == now.boot { self.uptime_ms > now.uptime_ms } else { self.unix_ms > now.unix_ms }
+    }
+
     /// The later of two moments.
     pub fn or_later(self, other: &Stamp) -> Stamp {
         if self.age_at(other).is_zero() { self } else { other.clone() }
@@ -42,6 +47,14 @@ mod tests {
         assert_eq!(then.age_at(&at("a", 5_000, 900_000)), Duration::from_secs(4));
         assert_eq!(then.age_at(&at("b", 10, 1_007_000)), Duration::from_secs(7));
         assert_eq!(then.age_at(&at("b", 10, 900_000)), Duration::ZERO);
+        for (now, is_ahead) in [
+            (at("a", 999, 9_000_000), true),
+            (at("a", 1_000, 0), false),
+            (at("b", 9_000, 999_999), true),
+            (at("b", 0, 1_000_000), false),
+        ] {
+            assert_eq!(then.is_ahead_of(&now), is_ahead, "{now:?}");
+        }
         assert_eq!(then.clone().or_later(&at("a", 5_000, 0)).uptime_ms, 5_000);
         assert_eq!(then.or_later(&at("a", 500, 0)).uptime_ms, 1_000);
     }

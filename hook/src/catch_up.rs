@@ -57,7 +57,8 @@ pub(crate) fn is_under_way(state: &State, fence: &FenceName) -> bool {
     state.in_flight.iter().flat_map(|flight| &flight.leases).any(|change| change.fence == *fence)
 }
 
-/// What there is to take down where the lease's ref, `seen` just now, is not where the log has it.
+/// What there is to take down where the lease's ref, `seen` just now, is not where the log has it, or where
+/// the lease was last heard of in the future.
 ///
 /// Objects are opened only for that: the ref of a lease that nobody touches costs one look.
 pub(crate) fn found(
@@ -73,7 +74,7 @@ pub(crate) fn found(
     };
     debug_assert_eq!(*name, LeasePart::Lease.of(&rules.fence));
     if fence.lease_is_at(seen.value.as_ref()) {
-        return Ok(None);
+        return Ok(fence.lease_restamped(rules, now, pusher));
     }
     let found = match &seen.value {
         None => Found::Nothing,

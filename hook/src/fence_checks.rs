@@ -137,6 +137,12 @@ fn leases_out_of_place(repository: &Repository, state: &State, settings: &Settin
         let name = LeasePart::Lease.of(&rules.fence);
         match catch_up::look(repository, state, rules, &now, "") {
             Ok(None) => None,
+            Ok(Some(line)) if state.fence(&rules.fence).lease_is_at(line.standing.commit.as_ref()) => {
+                let sentence = format!(
+                    "the holder of '{name}' was last heard of in the future, by a clock that was wrong: the next push records that it was now"
+                );
+                Some(Finding { mend: None, ..Finding::note("lease-ahead", sentence, "") })
+            }
             Ok(Some(_)) => {
                 let sentence = format!("'{name}' is not where the log has it: the next push takes that down");
                 Some(Finding { mend: None, ..Finding::note("lease-moved", sentence, "") })

@@ -42,18 +42,22 @@ pub enum View {
     Clear,
     /// The same machine has booted since: no process of then is left.
     Rebooted,
-    /// Another namespace or another machine: one cannot look.
+    /// Another namespace, or a machine that is another one or may be: one cannot look.
     Hidden,
 }
 
 impl Place {
-    /// What can be known here (`self`) about a process that was recorded at `there`.
-    pub fn view_of(&self, there: &Place) -> View {
+    /// What can be known here (`self`) about a process that was recorded at `there`; `booted_since` says
+    /// whether this boot began after that.
+    ///
+    /// Machines made from one image share their id, so another boot id is a reboot only if it is the later
+    /// of the two. In doubt one cannot look.
+    pub fn view_of(&self, there: &Place, booted_since: bool) -> View {
         if self.boot == there.boot {
             return if self.pid_ns == there.pid_ns { View::Clear } else { View::Hidden };
         }
         match (&self.machine, &there.machine) {
-            (Some(here), Some(there)) if here == there => View::Rebooted,
+            (Some(here), Some(there)) if here == there && booted_since => View::Rebooted,
             _ => View::Hidden,
         }
     }
@@ -72,17 +76,22 @@ mod tests {
             uptime_ms: 0,
         };
         let here = place("b1", Some("m"), 1);
-        for (there, view) in [
-            (place("b1", Some("m"), 1), View::Clear),
+        for (there, booted_since, view) in [
+            (place("b1", Some("m"), 1), false, View::Clear),
             // One kernel is one kernel, whatever a container says of its machine id.
-            (place("b1", None, 1), View::Clear),
-            (place("b1", Some("m"), 2), View::Hidden),
-            (place("b0", Some("m"), 1), View::Rebooted),
-            (place("b0", Some("m"), 2), View::Rebooted),
-            (place("b0", Some("other"), 1), View::Hidden),
-            (place("b0", None, 1), View::Hidden),
+            (place("b1", None, 1), false, View::Clear),
+            (place("b1", Some("m"), 2), false, View::Hidden),
+            (place("b0", Some("m"), 1), true, View::Rebooted),
+            (place("b0", Some("m"), 2), true, View::Rebooted),
+            // A clone of this machine, which has been up for longer.
+            (place("b0", Some("m"), 1), false, View::Hidden),
+            (place("b0", Some("other"), 1), true, View::Hidden),
+            (place("b0", None, 1), true, View::Hidden),
+            // Whatever the clocks say, this is one boot.
+            (place("b1", Some("m"), 1), true, View::Clear),
+            (place("b1", Some("m"), 2), true, View::Hidden),
         ] {
-            assert_eq!(here.view_of(&there), view, "{there:?}");
+            assert_eq!(here.view_of(&there, booted_since), view, "{there:?}, {booted_since}");
         }
     }
 }

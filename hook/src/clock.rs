@@ -20,6 +20,14 @@ pub(crate) fn time_since(time: &str) -> Duration {
     Timestamp::now().duration_since(then).try_into().unwrap_or_default()
 }
 
+/// Whether this machine was booted after `time`, as the log writes it. By a clock that people may set: not
+/// where it says that `time` is still to come.
+pub(crate) fn booted_after(time: &str) -> bool {
+    let up = Duration::from_millis(uptime_ms());
+    let is_after = |then: Timestamp| Timestamp::now().checked_sub(up).is_ok_and(|booted| booted > then);
+    time.parse().is_ok_and(is_after)
+}
+
 /// How long ago a file was last written; nothing where that is in the future.
 pub(crate) fn age_of(file: &std::fs::Metadata) -> Duration {
     file.modified().ok().and_then(|then| then.elapsed().ok()).unwrap_or_default()

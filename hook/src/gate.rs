@@ -4,7 +4,7 @@ use crate::{
     clock,
     plan::{Guarded, unreadable},
     process,
-    record::Record,
+    record::{GRACE, Record},
     repository::Repository,
     settling::{Found, SettlingError, settle_what_is_over},
     slot::{self, Fate, Lookout},
@@ -52,6 +52,8 @@ struct InTheWay {
     ancestor: Option<usize>,
     /// Its token is older than this push's.
     is_older: bool,
+    /// It cannot be seen, and has been watched for all but this of the time it may take.
+    unwatched: Option<Duration>,
 }
 
 impl Gate<'_> {
@@ -117,7 +119,7 @@ impl Gate<'_> {
                 voice::waiting(&in_the_way.holder, self.record.patience.left());
                 has_spoken = true;
             }
-            slot::wait_a_moment(in_the_way.pidfd.as_ref(), moment.min(self.record.patience.left()));
+            slot::wait_a_moment(in_the_way.pidfd.as_ref(), moment.min(self.record.patience.left().max(FIRST_LOOK)));
             moment = (moment * 2).min(LOOK_EVERY);
         }
     }
@@ -153,7 +155,8 @@ impl Gate<'_> {
         let bound = slot::bound_of(flight, self.settings);
         let fate = slot::fate_of(flight, &plan, lookout, bound, self.repository).map_err(unreadable)?;
         let Fate::Running(pidfd) = fate else { return Ok(None) };
-        let theirs = flight.receive_pack.filter(|_| !slot::is_bounded(flight, self.record.here));
+        let is_bounded = slot::is_bounded(flight, self.record.here);
+        let theirs = flight.receive_pack.filter(|_| !is_bounded);
         Ok(Some(InTheWay {
             push: flight.push,
             fence: fence.clone(),
@@ -161,6 +164,7 @@ impl Gate<'_> {
             pidfd,
             ancestor: theirs.and_then(|theirs| process::receive_packs_above().position(|above| above == theirs)),
             is_older: newest_of(flight, fence) < self.token_for(fence).or_else(|| self.token_asked_for(fence)),
+            unwatched: is_bounded.then(|| bound.saturating_sub(slot::age_of(flight, lookout))),
         }))
     }
 
@@ -172,7 +176,11 @@ impl Gate<'_> {
         }
         let patience = &self.record.patience;
         let holder = in_the_way.holder.clone();
-        patience.left().is_zero().then(|| Reject::Busy { fence: Some(fence), holder, waited: patience.spent() })
+        // What no clock can tell the age of is over when somebody has watched it for its whole time. Whoever did
+        // nearly that stays for the rest, or each would begin anew and nobody ever see its end.
+        let is_nearly_over = in_the_way.unwatched.is_some_and(|rest| rest <= GRACE);
+        let gives_up = patience.left().is_zero() && !is_nearly_over;
+        gives_up.then(|| Reject::Busy { fence: Some(fence), holder, waited: patience.spent() })
     }
 
     fn may_evict(&self, in_the_way: &InTheWay) -> bool {

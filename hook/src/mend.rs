@@ -8,7 +8,7 @@ use crate::{
     repository::Repository,
     settings,
     settling::{SettlingError, settle_what_is_over},
-    slot::Lookout,
+    slot::{self, Lookout},
     store::{Durability, Store},
     surroundings::{Environment, os_user},
     syslog,
@@ -148,7 +148,7 @@ pub(crate) fn evict(order: &Order, environment: &Environment) -> Result<(), Fail
         what: format!("the push in flight, {}, cannot be ended from here: {why}", flight.push),
         hint: "it counts as over when its refs have moved or fence.wait has passed".to_owned(),
     };
-    let receive_pack = flight.receive_pack.filter(|_| operator.here.view_of(&flight.place) == View::Clear);
+    let receive_pack = flight.receive_pack.filter(|_| slot::view_of(&flight, &operator.here) == View::Clear);
     let receive_pack = receive_pack.ok_or_else(|| cannot("its receive-pack cannot be seen"))?;
     let Seen::Alive(Some(pidfd)) = process::look_at(&receive_pack) else {
         return Err(cannot("its receive-pack cannot be reached"));

@@ -44,7 +44,7 @@ pub(crate) fn fate_of(
 
 /// What can be known of `flight` by its process, or by the time that has passed where that cannot be seen.
 fn process_of(flight: &InFlight, lookout: Lookout<'_>, bound: Duration) -> Fate {
-    match (lookout.here.view_of(&flight.place), &flight.receive_pack) {
+    match (view_of(flight, lookout.here), &flight.receive_pack) {
         (View::Rebooted, _) => Fate::Over(Evidence::Rebooted),
         (View::Clear, Some(receive_pack)) => match process::look_at(receive_pack) {
             Seen::Dead => Fate::Over(Evidence::ReceivePackGone),
@@ -68,7 +68,12 @@ pub(crate) fn bound_of(flight: &InFlight, settings: &Settings) -> Duration {
 
 /// Whether the form of protection is the bounded one: nobody here can see whether it still runs.
 pub(crate) fn is_bounded(flight: &InFlight, here: &Place) -> bool {
-    flight.receive_pack.is_none() || here.view_of(&flight.place) == View::Hidden
+    flight.receive_pack.is_none() || view_of(flight, here) == View::Hidden
+}
+
+/// What can be known here about the receive-pack of `flight`.
+pub(crate) fn view_of(flight: &InFlight, here: &Place) -> View {
+    here.view_of(&flight.place, clock::booted_after(&flight.time))
 }
 
 /// The first and the last ref are asked before all of them: a push of 100,000 refs that is half
@@ -134,5 +139,18 @@ mod tests {
         assert_eq!(age(None), Duration::ZERO);
         assert_eq!(age(Some((PushId(7), Duration::from_secs(9)))), Duration::from_secs(9));
         assert_eq!(age(Some((PushId(6), Duration::from_secs(9)))), Duration::ZERO);
+    }
+
+    /// Two boots of one machine id: a reboot only where this one is the later, as far as clocks can tell.
+    #[test]
+    fn a_reboot_is_believed_only_if_this_boot_began_after_the_push() {
+        let place =
+            |boot: &str| Place { boot: boot.to_owned(), machine: Some("m".to_owned()), pid_ns: 1, uptime_ms: 0 };
+        let view =
+            |time: &str| view_of(&InFlight { time: time.to_owned(), ..flight(&place("there"), 7) }, &place("here"));
+        assert_eq!(view("1970-01-02T00:00:00.000Z"), View::Rebooted);
+        for time in [clock::now().as_str(), "2999-01-01T00:00:00.000Z", "", "soon"] {
+            assert_eq!(view(time), View::Hidden, "{time}");
+        }
     }
 }

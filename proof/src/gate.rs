@@ -243,7 +243,7 @@ impl Protocol {
 
     /// Whether a push in flight is over, and how that is known (`slot::fate_of`).
     pub fn is_over(&self, world: &World, flight: &InFlight) -> Option<Evidence> {
-        match self.here(world).view_of(&flight.place) {
+        match self.here(world).view_of(&flight.place, true) {
             View::Rebooted => return Some(Evidence::Rebooted),
             View::Hidden => unreachable!("there is one machine, and one namespace"),
             View::Clear => {}

@@ -4,6 +4,7 @@
 
 mod audit;
 mod chaos;
+mod clocks;
 mod commands;
 mod doctor;
 mod faults;

@@ -1,6 +1,8 @@
 //! The decision: whether a push may go on.
 
-use crate::{FenceName, LeaseAsk, LeaseChange, LeaseMove, Mode, Reject, Rules, Stamp, State, Token, judge_lease};
+use crate::{
+    FenceName, LeaseAsk, LeaseChange, LeaseMove, Mode, PlannedRef, Reject, Rules, Stamp, State, Token, judge_lease,
+};
 
 /// What a push brings for one fence that it touches.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +66,23 @@ pub fn decide(state: &State, claims: &[Claim<'_>], now: &Stamp) -> Decision {
         Some(claim) => Decision::Wait(claim.rules.fence.clone()),
         None => Decision::Admit { overruled, leases },
     }
+}
+
+/// Why a push that is admitted gets no slot all the same: one of its `refs`, read under the lock, is not where
+/// the pusher says it is.
+///
+/// Git checks that too, but only after the gate, and then for as long as its client likes: a receive-pack that
+/// cannot write its report is alive, with a ref that never moves. Where a fence only observes, git declines it;
+/// leases are judged there, too.
+pub fn outdated(claims: &[Claim<'_>], refs: &[PlannedRef]) -> Option<Reject> {
+    let enforces =
+        |fence: &FenceName| claims.iter().any(|claim| claim.rules.fence == *fence && claim.rules.mode == Mode::Enforce);
+    let stands = |planned: &&PlannedRef| planned.name.is_lease() || enforces(&planned.fence);
+    refs.iter().filter(stands).find_map(|planned| {
+        let claimed = planned.claimed.clone()?;
+        let name = planned.via.as_ref().unwrap_or(&planned.name).clone();
+        Some(Reject::Moved { fence: planned.fence.clone(), name, now: planned.old.clone(), claimed })
+    })
 }
 
 /// Whether the push in the slot may yet make it untrue. Whoever only asks is answered at once.
@@ -197,6 +216,25 @@ mod tests {
             let decision = decide(&state(mark, slot), &[claim], &now());
             assert_eq!(code(decision), expected, "mark {mark} slot {slot:?} token {offered:?} exempt {exempt}");
         }
+    }
+
+    #[test]
+    fn a_ref_that_is_not_where_the_pusher_says_is_refused_and_may_be_tried_again() {
+        let enforce = Rules::for_repo();
+        let observe = Rules { mode: Mode::Observe, ..enforce.clone() };
+        let mut refs = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "0", "c")]).plan.refs;
+        let claim = |rules| Claim { rules, token: Some(token(5)), exempt: false, guarded: true, lease: None };
+        assert_eq!(outdated(&[claim(&enforce)], &refs), None);
+        refs[1].claimed = Some("1234".to_owned());
+        let reject = outdated(&[claim(&enforce)], &refs).unwrap();
+        assert_eq!((reject.code(), reject.is_retryable(), reject.compared()), (Code::Busy, true, None));
+        assert_eq!(
+            reject.to_string(),
+            "ref 'refs/heads/b' is not there, but this push says that it is at 1234: another push was faster"
+        );
+        assert_eq!(outdated(&[claim(&observe)], &refs), None);
+        refs[1].name = crate::LeasePart::Lease.of(&FenceName::repo());
+        assert!(outdated(&[claim(&observe)], &refs).is_some());
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! 3. [`decide`] judges the new push against the marks. It may say "wait": somebody's refs are
 //!    still moving.
 //!    What it asks of leases is judged by [`judge_lease`].
-//! 4. An admitted push becomes an [`InFlight`] record, and from then on occupies its fences.
+//! 4. [`outdated`] says whether one of its refs is elsewhere than the pusher says: git would decline it.
+//! 5. An admitted push becomes an [`InFlight`] record, and from then on occupies its fences.
 //!
 //! What this crate does not guarantee: that the caller holds the lock, reads refs the way that
 //! survives a concurrent `git pack-refs`, or syncs the log before it answers. That is the rim's
@@ -66,7 +67,7 @@ mod token;
 mod verdict;
 
 pub use chain::{LineHash, hash_line};
-pub use decide::{Claim, Decision, decide};
+pub use decide::{Claim, Decision, decide, outdated};
 pub use event::{AskedRef, Event, LeaseLine, Line, Refused, Renewed, Stake, Who};
 pub use fence::Fence;
 pub use filter::Filter;

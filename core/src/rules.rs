@@ -56,7 +56,7 @@ pub struct Rules {
     pub wait: Duration,
     /// How far above the mark a token may be.
     pub max_jump: Option<u64>,
-    /// After how long a waiting newer push ends the one it waits for.
+    /// After how long in the slot a push is ended by a newer one that waits for it.
     #[serde(rename = "evict_after_ms", serialize_with = "as_optional_milliseconds")]
     pub evict_after: Option<Duration>,
     /// The longest TTL that a lease may have.
@@ -78,7 +78,7 @@ impl Rules {
             exempt: Vec::new(),
             wait: Duration::from_secs(30),
             max_jump: None,
-            evict_after: None,
+            evict_after: Some(Duration::from_secs(5 * 60)),
             lease_max_ttl: Ttl::ONE_DAY,
             allow_revoke: Vec::new(),
         }

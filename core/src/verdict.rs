@@ -1,6 +1,6 @@
 //! Why a push is refused, in words and as a code.
 
-use crate::{FenceName, LeaseId, Mark, RefName, Token, text};
+use crate::{FenceName, LeaseId, Mark, ObjectId, RefName, Token, text};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -22,7 +22,7 @@ pub enum Code {
     /// The token is further above the mark than the settings allow.
     #[serde(rename = "FENCE-JUMP")]
     Jump,
-    /// Another push has been let through and its refs are still moving.
+    /// Another push has been let through and its refs are still moving, or it has just moved a ref of this one.
     #[serde(rename = "FENCE-BUSY")]
     Busy,
     /// The push comes from inside a hook of the push it would wait for.
@@ -164,6 +164,18 @@ pub enum Reject {
         /// For how long.
         waited: Duration,
     },
+    /// A ref is not where the push says it is. Git would decline it too, but only after the gate.
+    #[error("ref '{name}' {}, but this push says that it {}: another push was faster", at(.now.as_ref()), at_said(.claimed))]
+    Moved {
+        /// The fence.
+        fence: FenceName,
+        /// The ref, as the pusher names it.
+        name: RefName,
+        /// What it is at.
+        now: Option<ObjectId>,
+        /// What the pusher says it is at; `none` where that is nothing.
+        claimed: String,
+    },
     /// A push that would wait for its own parent.
     #[error("{}", nested(*.twice))]
     Nested {
@@ -239,7 +251,8 @@ impl Reject {
             Reject::Malformed { .. } => Code::Malformed,
             Reject::Ambiguous { .. } => Code::Ambiguous,
             Reject::Jump { .. } => Code::Jump,
-            Reject::Busy { .. } => Code::Busy,
+            // The one code that says "try again", and for the same reason: others write here, nothing is spent.
+            Reject::Busy { .. } | Reject::Moved { .. } => Code::Busy,
             Reject::Nested { .. } => Code::Nested,
             Reject::Unseen { .. } => Code::Unseen,
             Reject::LeaseRequired { .. } => Code::LeaseRequired,
@@ -250,9 +263,9 @@ impl Reject {
         }
     }
 
-    /// Whether the very same push may be tried again as it is.
+    /// Whether the push may be tried again with the same token: as it is, or after a fetch.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Reject::Busy { .. })
+        matches!(self, Reject::Busy { .. } | Reject::Moved { .. })
     }
 
     /// Whether it is about the lease itself. Such a refusal stands where a fence only observes, too: a
@@ -277,6 +290,7 @@ impl Reject {
             | Reject::Missing { fence, .. }
             | Reject::Ambiguous { fence, .. }
             | Reject::Jump { fence, .. }
+            | Reject::Moved { fence, .. }
             | Reject::Nested { fence, .. }
             | Reject::LeaseRequired { fence, .. }
             | Reject::LeaseHeld { fence, .. }
@@ -314,6 +328,9 @@ impl Reject {
             Reject::Busy { .. } => {
                 "nothing was written. The same push with the same token may be tried again".to_owned()
             }
+            Reject::Moved { .. } => {
+                "nothing was written. Fetch, and push again; the same token may be used".to_owned()
+            }
             Reject::Nested { twice: false, .. } => {
                 "push after the outer push has ended, for instance from post-receive".to_owned()
             }
@@ -341,6 +358,14 @@ impl Reject {
 
 fn of_ref(name: &Option<RefName>) -> String {
     name.as_ref().map_or(String::new(), |name| format!(": none in what '{name}' moves to"))
+}
+
+fn at(now: Option<&ObjectId>) -> String {
+    now.map_or_else(|| "is not there".to_owned(), |id| format!("is at {id}"))
+}
+
+fn at_said(claimed: &str) -> String {
+    if claimed == "none" { at(None) } else { format!("is at {claimed}") }
 }
 
 fn nested(twice: bool) -> &'static str {

@@ -15,7 +15,7 @@ use crate::{
 };
 use git_fence_core::{
     Claim, Decision, Event, FenceName, InFlight, LeaseChange, LeaseMove, Mode, Place, Plan, PushId, ReceivePack,
-    Reject, Rules, Settings, Source, Stake, State, Token, decide,
+    Reject, Rules, Settings, Source, Stake, State, Token, decide, outdated,
 };
 use rustix::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -52,6 +52,8 @@ struct InTheWay {
     ancestor: Option<usize>,
     /// Its token is older than this push's.
     is_older: bool,
+    /// For how long it has been there.
+    age: Duration,
     /// It cannot be seen, and has been watched for all but this of the time it may take.
     unwatched: Option<Duration>,
 }
@@ -155,6 +157,7 @@ impl Gate<'_> {
         let bound = slot::bound_of(flight, self.settings);
         let fate = slot::fate_of(flight, &plan, lookout, bound, self.repository).map_err(unreadable)?;
         let Fate::Running(pidfd) = fate else { return Ok(None) };
+        let age = slot::age_of(flight, lookout);
         let is_bounded = slot::is_bounded(flight, self.record.here);
         let theirs = flight.receive_pack.filter(|_| !is_bounded);
         Ok(Some(InTheWay {
@@ -164,7 +167,8 @@ impl Gate<'_> {
             pidfd,
             ancestor: theirs.and_then(|theirs| process::receive_packs_above().position(|above| above == theirs)),
             is_older: newest_of(flight, fence) < self.token_for(fence).or_else(|| self.token_asked_for(fence)),
-            unwatched: is_bounded.then(|| bound.saturating_sub(slot::age_of(flight, lookout))),
+            age,
+            unwatched: is_bounded.then(|| bound.saturating_sub(age)),
         }))
     }
 
@@ -186,15 +190,17 @@ impl Gate<'_> {
     fn may_evict(&self, in_the_way: &InTheWay) -> bool {
         let rules = self.rules_of(&in_the_way.fence).filter(|rules| rules.mode == Mode::Enforce);
         let after = rules.and_then(|rules| rules.evict_after);
-        in_the_way.is_older && after.is_some_and(|after| self.record.patience.spent() >= after)
+        in_the_way.is_older && after.is_some_and(|after| in_the_way.age >= after)
     }
 
     /// Asks the receive-pack in the slot to end. Whether it does is seen by the next look.
     fn evict(&self, store: Store, in_the_way: &InTheWay) -> Result<(), Refusal> {
         let Some(pidfd) = &in_the_way.pidfd else { return Ok(()) };
         let reason = match process::ask_to_end(pidfd) {
-            Ok(()) => "a newer push waited longer than fence.evictAfter".to_owned(),
-            Err(e) => format!("a newer push waited longer than fence.evictAfter, but could not end it: {e}"),
+            Ok(()) => "it was in the way of a newer push, for longer than fence.evictAfter".to_owned(),
+            Err(e) => {
+                format!("it is in the way of a newer push, for longer than fence.evictAfter, but cannot be ended: {e}")
+            }
         };
         let event = Event::PushEvicted { push: in_the_way.push, reason, who: self.record.who.clone() };
         self.record.commit(store, event, Durability::Lazy)
@@ -218,6 +224,9 @@ impl Gate<'_> {
         if !guarded.moves_the_same_as(&self.guarded) {
             let why = "a symbolic ref was changed while it was being pushed to: try again";
             return Err(self.refuse(store, Reject::malformed(why)));
+        }
+        if let Some(reject) = outdated(&self.claims, &guarded.refs) {
+            return Err(self.refuse(store, reject));
         }
         // Hooks outlive a receive-pack that is killed. Its refs will never move, so it gets no slot.
         if let Some(gone) = self.receive_pack.filter(|it| matches!(process::look_at(it), process::Seen::Dead)) {

@@ -3,7 +3,7 @@
 //! Git shows it behind `remote:`. It is written after the lock has been let go: a client that does
 //! not read can hold up its own push and nobody else's.
 
-use git_fence_core::{FenceName, HeldBy, Mark, Reject, Token};
+use git_fence_core::{FenceName, HeldBy, Mark, Reject, Token, text};
 use serde::Serialize;
 use std::{io::Write as _, time::Duration};
 
@@ -34,6 +34,9 @@ struct ForPrograms<'a> {
     mark: Option<Mark>,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<&'a HeldBy>,
+    /// The ref that has moved: fetch before the next try.
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    moved: Option<String>,
     retryable: bool,
 }
 
@@ -93,6 +96,10 @@ fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> S
         mark: *mark,
         holder: match reject {
             Reject::LeaseHeld { by, .. } => Some(by),
+            _ => None,
+        },
+        moved: match reject {
+            Reject::Moved { name, .. } => Some(text::one_line(name.to_string().as_bytes(), 300)),
             _ => None,
         },
         retryable: reject.is_retryable(),

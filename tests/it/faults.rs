@@ -231,6 +231,23 @@ fn a_stalled_older_push_is_ended_by_a_newer_one_where_the_settings_say_so() {
     }
 }
 
+/// Nobody waits for as long as a push may stay in the slot: what counts is how long it has been there.
+#[test]
+fn a_push_that_has_held_the_slot_for_too_long_is_ended_by_one_that_just_came() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.wait", "200ms");
+        world.configure("fence.evictAfter", "2s");
+        world.write_hook("update", "case $1 in refs/heads/t5) kill -STOP $PPID;; esac");
+        let five = world.start_push("t5", "5");
+        wait_until("five is in flight", || !world.status()["fences"][0]["in_flight"].as_array().unwrap().is_empty());
+        wait_until("six lands", || world.push_token("t6", "6").ok);
+        assert!(!five.wait().ok);
+        assert_eq!(world.events("push.evicted").len(), 1);
+        world.assert_log_is_whole();
+    }
+}
+
 /// Runs the hook as a host does that starts hooks elsewhere: no receive-pack is above it.
 fn hook_by_hand(world: &World, input: &std::path::Path, token: &str) -> Pushed {
     let mut hook = world.hook_program();

@@ -2,7 +2,7 @@
 
 use crate::support::{
     World, any_git, gits,
-    raw::{self, NULL, RawCommand},
+    raw::{self, Frozen, NULL, RawCommand},
     wait_until,
 };
 
@@ -63,12 +63,14 @@ fn a_push_that_moves_some_of_its_refs_spends_its_token() {
     }
 }
 
-/// While nine waits, five moves the ref that both want, and git declines nine. Compared with what the ref was when nine
-/// came, it would look as if nine had moved it.
+/// While nine waits, five moves the ref that both want. Nine is refused when its turn comes, and may be tried again;
+/// where the fence only observes, git declines it. Compared with what the ref was when nine came, it would look as if
+/// nine had moved it.
 #[test]
 fn a_push_that_waited_is_compared_with_the_refs_as_they_are_when_its_turn_comes() {
-    for git in gits() {
-        let world = World::new(&git);
+    for (git, mode) in gits().iter().flat_map(|git| [(git, "enforce"), (git, "observe")]) {
+        let world = World::new(git);
+        world.configure("fence.mode", mode);
         world.configure("fence.wait", "10m");
         world.push_token("main", "4").assert_landed();
         world.stall_update_of("main");
@@ -79,7 +81,14 @@ fn a_push_that_waited_is_compared_with_the_refs_as_they_are_when_its_turn_comes(
         world.go();
         five.wait().assert_landed();
         let nine = nine.wait();
-        assert!(!nine.ok && nine.code().is_none(), "declined by git, not by the gate: {}", nine.text);
+        if mode == "enforce" {
+            nine.assert_refused("FENCE-BUSY");
+            assert!(
+                nine.text.contains(r#""retryable":true"#) && nine.text.contains("hint: nothing was written. Fetch")
+            );
+        } else {
+            assert!(!nine.ok && nine.code().is_none(), "declined by git, not by the gate: {}", nine.text);
+        }
         assert_eq!(world.mark(), 5);
         world.push_token("main", "6").assert_landed();
         world.assert_log_is_whole();
@@ -89,51 +98,117 @@ fn a_push_that_waited_is_compared_with_the_refs_as_they_are_when_its_turn_comes(
 #[test]
 fn lies_about_old_values_get_no_further() {
     for git in gits() {
-        let world = World::new(&git);
-        world.configure("fence.wait", "10m");
-        world.push_token("main", "5").assert_landed();
-        let tip = world.server_ref("refs/heads/main").unwrap();
-        let nonsense = "1234567890123456789012345678901234567890";
-        // `0 -> current tip`, nonsense as the old value, nonsense as the new one.
-        for (old, new) in [(NULL, tip.as_str()), (nonsense, tip.as_str()), (nonsense, nonsense), (NULL, nonsense)] {
-            let lie = RawCommand::new(old, new, "refs/heads/main");
-            let pushed = raw::push(&world, &[lie], &[b"fence-token=999999"]);
-            assert!(!pushed.ok, "{old} {new}: {}", pushed.text);
-            assert_eq!(world.mark(), 5, "{old} {new}");
-            assert_eq!(world.server_ref("refs/heads/main").unwrap(), tip);
-        }
-        // A deletion with a wrong old value does delete: so it is a move, and spends.
-        world.push(&["HEAD:refs/heads/doomed"], &["fence-token=6"]).assert_landed();
-        raw::push(&world, &[RawCommand::new(nonsense, NULL, "refs/heads/doomed")], &[b"fence-token=7"]);
-        let is_gone = world.server_ref("refs/heads/doomed").is_none();
-        assert_eq!(world.mark(), if is_gone { 7 } else { 6 });
-        world.push_token("main", "8").assert_landed();
-        world.assert_log_is_whole();
+        lies_are_refused_at_once(&World::new(&git));
+        let observes = World::new(&git);
+        observes.configure("fence.mode", "observe");
+        lies_spend_nothing(&observes);
     }
 }
 
-/// Were the liar's slot freed because "its refs show their new values", token 6 could delete the
-/// ref, and the liar, stalled and still alive, would create it again with token 5.
+/// What the gate refuses holds no slot, so that its client may freeze as it likes.
+fn lies_are_refused_at_once(world: &World) {
+    world.push_token("main", "5").assert_landed();
+    let (tip, first) = (world.server_ref("refs/heads/main").unwrap(), world.commit("elsewhere"));
+    world.push(&[&format!("{first}:refs/outside/x")], &[]).assert_landed();
+    let nonsense = "1234567890123456789012345678901234567890";
+    world.ok(world.git("server.git").args(["symbolic-ref", "refs/outside/alias", "refs/heads/main"]));
+    world.ok(world.git("server.git").args(["symbolic-ref", "refs/outside/nowhere", "refs/heads/not-there"]));
+    for (old, new, name) in [
+        // There already, elsewhere, not there, and deletions, which git carries out with any old value.
+        (NULL, tip.as_str(), "refs/heads/main"),
+        (NULL, &first, "refs/heads/main"),
+        (&first, &tip, "refs/heads/main"),
+        (&first, &tip, "refs/heads/new"),
+        (nonsense, &first, "refs/heads/main"),
+        (nonsense, NULL, "refs/heads/main"),
+        (&first, NULL, "refs/heads/main"),
+        (NULL, NULL, "refs/heads/main"),
+        (&first, &tip, "refs/outside/alias"),
+        (&tip, &first, "refs/outside/nowhere"),
+    ] {
+        let lie = [RawCommand::new(NULL, &tip, "refs/heads/honest"), RawCommand::new(old, new, name)];
+        let pushed = raw::push(world, &lie, &[b"fence-token=999999"]);
+        pushed.assert_refused("FENCE-BUSY");
+        assert!(pushed.text.contains(&format!("'{name}'")), "{}", pushed.text);
+        assert_eq!(world.server_ref("refs/heads/main").as_ref(), Some(&tip), "{old} {new} {name}");
+    }
+    // Too old is too old: nobody is told to try that again.
+    raw::push(world, &[RawCommand::new(NULL, &tip, "refs/heads/main")], &[b"fence-token=5"])
+        .assert_refused("FENCE-STALE");
+    assert_eq!((world.mark(), world.server_ref("refs/heads/honest")), (5, None));
+    assert!(world.events("push.accepted").len() == 1, "none of them took the slot");
+    world.configure("receive.denyDeleteCurrent", "ignore");
+    // And the truth lands: through a symbolic ref, and the deletion of what is there.
+    raw::push(world, &[RawCommand::new(&tip, &first, "refs/outside/alias")], &[b"fence-token=6"]).assert_landed();
+    raw::push(world, &[RawCommand::new(&first, NULL, "refs/heads/main")], &[b"fence-token=7"]).assert_landed();
+    world.assert_log_is_whole();
+}
+
+/// Where nothing is refused, git declines them, and what was recorded is what the refs were.
+fn lies_spend_nothing(world: &World) {
+    world.configure("fence.wait", "10m");
+    world.push_token("main", "5").assert_landed();
+    let tip = world.server_ref("refs/heads/main").unwrap();
+    let nonsense = "1234567890123456789012345678901234567890";
+    // `0 -> current tip`, nonsense as the old value, nonsense as the new one.
+    for (old, new) in [(NULL, tip.as_str()), (nonsense, tip.as_str()), (nonsense, nonsense), (NULL, nonsense)] {
+        let lie = RawCommand::new(old, new, "refs/heads/main");
+        let pushed = raw::push(world, &[lie], &[b"fence-token=999999"]);
+        assert!(!pushed.ok, "{old} {new}: {}", pushed.text);
+        assert_eq!(world.mark(), 5, "{old} {new}");
+        assert_eq!(world.server_ref("refs/heads/main").unwrap(), tip);
+    }
+    // A deletion with a wrong old value does delete: so it is a move, and spends.
+    world.push(&["HEAD:refs/heads/doomed"], &["fence-token=6"]).assert_landed();
+    raw::push(world, &[RawCommand::new(nonsense, NULL, "refs/heads/doomed")], &[b"fence-token=7"]);
+    let is_gone = world.server_ref("refs/heads/doomed").is_none();
+    assert_eq!(world.mark(), if is_gone { 7 } else { 6 });
+    world.push_token("main", "8").assert_landed();
+    world.assert_log_is_whole();
+}
+
+/// Were the slot of a push freed because "its refs show their new values", although one of them had its new value from
+/// the start, the next could go on while this one, stalled and still alive, may yet write.
 #[test]
-fn a_stalled_liar_cannot_recreate_what_a_newer_push_deleted() {
+fn a_stalled_push_to_where_a_ref_is_already_keeps_its_slot() {
     for git in gits() {
         let world = World::new(&git);
-        world.push_token("main", "4").assert_landed();
         world.push(&["HEAD:refs/heads/t5"], &["fence-token=5"]).assert_landed();
         let tip = world.server_ref("refs/heads/t5").unwrap();
         world.configure("fence.wait", "300ms");
         world.stall_update_of("t5");
         std::thread::scope(|scope| {
-            let liar =
-                scope.spawn(|| raw::push(&world, &[RawCommand::new(NULL, &tip, "refs/heads/t5")], &[b"fence-token=6"]));
+            let same = RawCommand::new(&tip, &tip, "refs/heads/t5");
+            let stalled = scope.spawn(|| raw::push(&world, &[same], &[b"fence-token=6"]));
             let go = world.go_in_the_end();
             world.pid_in("stalled");
             world.push(&[":refs/heads/t5"], &["fence-token=7"]).assert_refused("FENCE-BUSY");
             drop(go);
-            assert!(!liar.join().unwrap().ok);
+            stalled.join().unwrap();
         });
-        world.push(&[":refs/heads/t5"], &["fence-token=6"]).assert_landed();
+        world.push(&[":refs/heads/t5"], &["fence-token=7"]).assert_landed();
         assert_eq!(world.server_ref("refs/heads/t5"), None);
+    }
+}
+
+/// 800 refs and one lie: git would decline that one, and its receive-pack then wait without end for somebody to read the
+/// report, alive and with a ref that never moves.
+#[test]
+fn a_client_that_lies_and_freezes_holds_nobody_up() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.push_token("main", "5").assert_landed();
+        let tip = world.server_ref("refs/heads/main").unwrap();
+        let long = "x".repeat(150);
+        let honest = (0..800).map(|n| RawCommand::new(NULL, &tip, format!("refs/heads/{n}-{long}")));
+        let lie = RawCommand::new(NULL, &tip, "refs/heads/main");
+        let commands: Vec<RawCommand> = honest.chain([lie]).collect();
+        let _frozen = Frozen::push(&world, &commands, &[b"fence-token=6"]);
+        let decided = || world.audit().iter().any(|line| line["token"] == 6 && line["event"] != "push.settled");
+        wait_until("the gate has decided", decided);
+        world.configure("fence.wait", "2s");
+        world.push_token("t7", "7").assert_landed();
+        assert_eq!(world.events("push.rejected")[0]["code"], "FENCE-BUSY");
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Pushed, World, text};
 use std::{
     io::{Read, Write},
-    process::Stdio,
+    process::{Child, ChildStdout, Stdio},
 };
 
 /// One line of a push, unchecked.
@@ -23,6 +23,39 @@ pub(crate) const NULL: &str = "0000000000000000000000000000000000000000";
 
 /// Pushes without any new objects: everything it names is on the server already.
 pub(crate) fn push(world: &World, commands: &[RawCommand], options: &[&[u8]]) -> Pushed {
+    let (child, mut stdout) = send(world, commands, options);
+    let mut report = Vec::new();
+    stdout.read_to_end(&mut report).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let reported = text(&report);
+    let landed = reported.contains("ok refs/") && !reported.contains("ng ");
+    let remote = text(&output.stderr);
+    Pushed { ok: landed, text: format!("{remote}{reported}"), remote }
+}
+
+/// A client that has sent its push and reads nothing of the answer. Its receive-pack is ended by its pid
+/// when the test is over.
+pub(crate) struct Frozen {
+    receive_pack: Child,
+    _unread: ChildStdout,
+}
+
+impl Frozen {
+    pub(crate) fn push(world: &World, commands: &[RawCommand], options: &[&[u8]]) -> Frozen {
+        let (receive_pack, stdout) = send(world, commands, options);
+        Frozen { receive_pack, _unread: stdout }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = self.receive_pack.kill();
+        let _ = self.receive_pack.wait();
+    }
+}
+
+/// Starts a receive-pack and says all there is to say.
+fn send(world: &World, commands: &[RawCommand], options: &[&[u8]]) -> (Child, ChildStdout) {
     let mut receive_pack = world.git(".");
     receive_pack.arg("receive-pack").arg(world.server());
     let mut child = receive_pack.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -47,13 +80,7 @@ pub(crate) fn push(world: &World, commands: &[RawCommand], options: &[&[u8]]) ->
         input.extend(EMPTY_PACK);
     }
     child.stdin.take().unwrap().write_all(&input).unwrap();
-    let mut report = Vec::new();
-    stdout.read_to_end(&mut report).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let reported = text(&report);
-    let landed = reported.contains("ok refs/") && !reported.contains("ng ");
-    let remote = text(&output.stderr);
-    Pushed { ok: landed, text: format!("{remote}{reported}"), remote }
+    (child, stdout)
 }
 
 /// A pack of version 2 with no objects, and its SHA-1.

@@ -50,6 +50,11 @@ impl Offer {
         self.tokens.is_empty()
     }
 
+    /// Takes the token for `fence` back.
+    pub fn withdraw(&mut self, fence: &FenceName) {
+        self.tokens.remove(fence);
+    }
+
     /// Adds a token; a second one for the same fence must be the same.
     pub fn add(&mut self, fence: FenceName, token: Token) -> Result<(), Reject> {
         match self.tokens.insert(fence.clone(), token) {

@@ -36,6 +36,18 @@ impl Accept {
     }
 }
 
+/// Which trailers count as the tokens of a push that brings none by option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trailers {
+    /// All of them: the pusher needs a token.
+    All,
+    /// Those in objects that the push brings. The pusher may come without a token, and what is there already
+    /// carries that of another push.
+    New,
+    /// None: this pusher has no tokens but those it gives by option.
+    None,
+}
+
 /// The rules of one fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rules {
@@ -91,7 +103,16 @@ impl Rules {
 
     /// Whether `pusher`, as the host names it to the byte, may push here without a token.
     pub fn exempts(&self, pusher: &[u8]) -> bool {
-        self.tokenless || self.exempt.iter().any(|name| name.as_bytes() == pusher)
+        self.trailers_of(pusher) != Trailers::All
+    }
+
+    /// Which trailers are tokens of `pusher`, as the host names it to the byte.
+    pub fn trailers_of(&self, pusher: &[u8]) -> Trailers {
+        match self.tokenless {
+            _ if self.exempt.iter().any(|name| name.as_bytes() == pusher) => Trailers::None,
+            true => Trailers::New,
+            false => Trailers::All,
+        }
     }
 
     /// Whether `pusher`, as the host names it to the byte, may take a lease away.
@@ -200,6 +221,22 @@ mod tests {
             assert!(!everything.guards(&RefName::new(name)), "{name}");
         }
         assert!(everything.guards(&RefName::new("refs/fences/x")));
+    }
+
+    #[test]
+    fn whoever_may_come_without_a_token_has_fewer_by_trailer() {
+        let exempt = vec!["anna".to_owned()];
+        let named = Rules { exempt, ..Rules::for_repo() };
+        let both = Rules { tokenless: true, ..named.clone() };
+        for (rules, pusher, trailers) in [
+            (&named, "anna", Trailers::None),
+            (&named, "bob", Trailers::All),
+            (&both, "anna", Trailers::None),
+            (&both, "bob", Trailers::New),
+        ] {
+            assert_eq!(rules.trailers_of(pusher.as_bytes()), trailers, "{pusher}");
+            assert_eq!(rules.exempts(pusher.as_bytes()), trailers != Trailers::All, "{pusher}");
+        }
     }
 
     #[test]

@@ -70,6 +70,11 @@ impl Objects {
         Ok((data.kind, Some(data.data)))
     }
 
+    /// Whether `id` is there.
+    pub(crate) fn has(&self, id: &gix::ObjectId) -> bool {
+        self.stores.iter().any(|store| matches!(store.try_header(id), Ok(Some(_))))
+    }
+
     /// The commit `id`, if it is one and not larger than `most` bytes.
     pub(crate) fn commit(&self, id: &ObjectId, most: u64) -> Result<Commit, ObjectError> {
         let mut buffer = Vec::new();

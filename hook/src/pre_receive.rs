@@ -126,8 +126,7 @@ fn bring_to_gate(
     repository: &Repository,
 ) -> Result<(), Refusal> {
     let pusher = environment.pusher();
-    let exempts = |rules: &Rules| rules.exempts(pusher.as_bytes());
-    let tokens = tokens::brought_along(&guarded, repository, environment, settings, &exempts);
+    let tokens = tokens::brought_along(&guarded, repository, environment, settings, pusher.as_bytes());
     let (offer, source, no_tokens) = match tokens {
         Ok((offer, source)) => (offer, source, None),
         Err(reject) => (Offer::default(), Source::None, Some(reject)),
@@ -150,7 +149,8 @@ fn bring_to_gate(
         let is_guarded = guarded.guarded_refs().any(|planned| planned.fence == rules.fence);
         // A token spends itself on refs that are guarded. Leases have their own.
         let token = offer.token(&rules.fence).filter(|_| is_guarded);
-        Claim { rules, token, exempt: exempts(rules), guarded: is_guarded, lease: asks.get(&rules.fence) }
+        let exempt = rules.exempts(pusher.as_bytes());
+        Claim { rules, token, exempt, guarded: is_guarded, lease: asks.get(&rules.fence) }
     });
     let claims = claims.collect();
     let is_heartbeat = guarded.is_heartbeat();

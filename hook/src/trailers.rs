@@ -6,7 +6,7 @@ use crate::{
     repository::Repository,
     surroundings::Environment,
 };
-use git_fence_core::{FenceName, ObjectId, Offer, PlannedRef, Reject, Settings, TRAILER, read_trailer};
+use git_fence_core::{FenceName, ObjectId, Offer, PlannedRef, Reject, Settings, TRAILER, Trailers, read_trailer};
 use gix::objs::{Kind, commit::MessageRef};
 
 /// What the trailers of a push say.
@@ -23,34 +23,52 @@ pub(crate) fn read(
     repository: &Repository,
     environment: &Environment,
     settings: &Settings,
+    pusher: &[u8],
 ) -> Result<Stamps, Reject> {
     let objects = Objects::open(repository, environment).map_err(unreadable)?;
+    let counts = |fence: &FenceName| settings.rules(fence).map_or(Trailers::All, |rules| rules.trailers_of(pusher));
+    let some_are_old = settings.fences.iter().any(|rules| counts(&rules.fence) == Trailers::New);
+    let there_before = some_are_old.then(|| Objects::open(repository, &Environment::default()));
+    let there_before = there_before.transpose().map_err(unreadable)?;
     let mut stamps = Stamps { offer: Offer::default(), unstamped: Vec::new() };
     for planned in guarded.guarded_refs() {
+        let is_old = |id: &gix::ObjectId| match counts(&planned.fence) {
+            Trailers::All => false,
+            Trailers::New => there_before.as_ref().is_some_and(|objects| objects.has(id)),
+            Trailers::None => true,
+        };
         let is_stamped = match &planned.new {
-            Some(id) => objects.tokens_in(id, &planned.fence, settings, &mut stamps.offer)?,
+            Some(id) => objects.tokens_in(id, &planned.fence, settings, &is_old, &mut stamps.offer)?,
             None => false,
         };
         if !is_stamped {
             stamps.unstamped.push(planned.clone());
         }
     }
+    // What the message of another fence's ref says for this one was not given by its pusher either.
+    for rules in settings.fences.iter().filter(|rules| counts(&rules.fence) == Trailers::None) {
+        stamps.offer.withdraw(&rules.fence);
+    }
     Ok(stamps)
 }
 
 impl Objects {
     /// Adds the tokens that `id` carries to `offer`: of an annotated tag its own, then the commit's.
-    /// Says whether one is for `fence`.
+    /// Says whether one is for `fence`. What `is_old` carries none, nor does anything behind it.
     fn tokens_in(
         &self,
         id: &ObjectId,
         fence: &FenceName,
         settings: &Settings,
+        is_old: &dyn Fn(&gix::ObjectId) -> bool,
         offer: &mut Offer,
     ) -> Result<bool, Reject> {
         let broken = |e: &dyn std::fmt::Display| unreadable(ObjectError::of(&id.as_str(), e));
         let mut next = objects::parse(id).map_err(unreadable)?;
         loop {
+            if is_old(&next) {
+                return Ok(false);
+            }
             let mut buffer = Vec::new();
             let (message, target) = match self.find(&next, u64::MAX, &mut buffer).map_err(unreadable)? {
                 (Kind::Commit, Some(data)) => {

@@ -384,3 +384,80 @@ fn waiting_writes_nothing() {
     world.go();
     five.wait().assert_landed();
 }
+
+/// A trailer of long ago lies in what an exempt pusher tags, branches or merges. It was given for another push.
+#[test]
+fn exempt_people_tag_branch_and_merge_what_carries_an_old_trailer() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.exempt", "tester");
+        world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+        let stamped = world.commit("work of an agent\n\nFencing-Token: 5\n");
+        let refspec = |name: &str| format!("{stamped}:{name}");
+        let as_agent = |refspecs: &[&str], options: &[&str]| {
+            Pushed::from(&world.push_command(refspecs, options).env("GL_USERNAME", "agent").output().unwrap())
+        };
+        as_agent(&[&refspec("refs/heads/main")], &[]).assert_landed();
+        as_agent(&["HEAD:refs/heads/other"], &["fence-token=9"]).assert_landed();
+
+        // The commit itself, a tag of it, and a copy of its message in a commit of their own.
+        world.push(&[&refspec("refs/heads/branch")], &[]).assert_landed();
+        world.push(&[&refspec("refs/tags/light")], &[]).assert_landed();
+        world.ok(world.git("work").args(["tag", "-a", "annotated", "-m", "a tag", &stamped]));
+        world.push(&["refs/tags/annotated"], &[]).assert_landed();
+        world.ok(world.git("work").args(["tag", "-a", "stamped", "-m", "a tag\n\nFencing-Token: 4", &stamped]));
+        world.push(&["refs/tags/stamped"], &[]).assert_landed();
+        let picked = world.commit("picked from an agent's work\n\nFencing-Token: 5\n");
+        world.push(&[&format!("{picked}:refs/heads/picked")], &[]).assert_landed();
+        // Merged: forward to it, and with a commit of its own.
+        world.ok(world.git("work").args(["checkout", "-q", "-b", "forward"]));
+        world.ok(world.git("work").args(["merge", "-q", "--ff-only", &stamped]));
+        world.push(&["forward:refs/heads/forward", "forward:refs/heads/deploy/forward"], &[]).assert_landed();
+        world.ok(world.git("work").args(["checkout", "-q", "-b", "merged", &picked]));
+        world.ok(world.git("work").args(["merge", "-q", "--no-ff", "-m", "merge\n\nFencing-Token: 5", &stamped]));
+        world.push(&["merged:refs/heads/merged"], &[]).assert_landed();
+        // Two that differ, one that is far ahead, and one that is none: nothing of that was given either.
+        let ahead = world.commit("far ahead\n\nFencing-Token: 9000\n");
+        let none = world.commit("no token\n\nFencing-Token: none\n");
+        let many = [&*refspec("refs/heads/m1"), &format!("{ahead}:refs/heads/m2"), &format!("{none}:refs/heads/m3")];
+        world.push(&many, &[]).assert_landed();
+        assert_eq!(world.mark(), 9, "and spends nothing");
+        let from = |line: &serde_json::Value| line["pusher"] == "tester";
+        assert!(world.events("push.accepted").iter().filter(|line| from(line)).all(|line| line["token"].is_null()));
+
+        // What is given is given by an option, and counts.
+        world.push(&[&refspec("refs/heads/given")], &["fence-token=9"]).assert_refused("FENCE-STALE");
+        world.push(&[&refspec("refs/heads/given")], &["fence-token=10"]).assert_landed();
+        // Whoever is not exempt is told as before.
+        as_agent(&[&refspec("refs/heads/mine")], &[]).assert_refused("FENCE-STALE");
+        world.assert_log_is_whole();
+    }
+}
+
+/// Where everybody may come without a token, clients that can only send trailers still mean theirs: in what they bring.
+#[test]
+fn where_tokenless_pushes_are_allowed_a_trailer_counts_in_what_the_push_brings() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.tokenless", "allow");
+        let stamped = |n: u64, text: &str| world.commit(&format!("{text}\n\nFencing-Token: {n}\n"));
+        let (five, nine) = (stamped(5, "five"), stamped(9, "nine"));
+        world.push(&[&format!("{five}:refs/heads/main")], &[]).assert_landed();
+        world.push(&[&format!("{nine}:refs/heads/other")], &[]).assert_landed();
+        assert_eq!(world.mark(), 9, "they count");
+        // History: the objects are there already.
+        world.push(&[&format!("{five}:refs/heads/branch")], &[]).assert_landed();
+        world.push(&[&format!("{five}:refs/tags/light")], &[]).assert_landed();
+        world.ok(world.git("work").args(["tag", "-a", "annotated", "-m", "a tag", &five]));
+        world.push(&["refs/tags/annotated"], &[]).assert_landed();
+        world.ok(world.git("work").args(["checkout", "-q", "-b", "merged"]));
+        world.ok(world.git("work").args(["merge", "-q", "--no-ff", "-m", "merge", &five]));
+        world.push(&["merged:refs/heads/merged"], &[]).assert_landed();
+        assert_eq!(world.mark(), 9);
+        // A zombie that stamps what it makes is still refused.
+        let late = stamped(6, "late");
+        world.push(&[&format!("{late}:refs/heads/late")], &[]).assert_refused("FENCE-STALE");
+        world.push(&[&format!("{}:refs/heads/ten", stamped(10, "ten"))], &[]).assert_landed();
+        assert_eq!(world.mark(), 10);
+    }
+}

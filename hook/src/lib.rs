@@ -91,6 +91,7 @@ mod turn;
 mod undo;
 mod uninstall;
 mod voice;
+mod whose;
 
 use git_fence_core::Reject;
 use std::{panic, process::ExitCode, sync::Mutex};

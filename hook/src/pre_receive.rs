@@ -18,6 +18,7 @@ use crate::{
     surroundings::Environment,
     tokens,
     voice::{self, Refusal},
+    whose::Asker,
 };
 use git_fence_core::{Claim, Mode, Offer, Push, PushError, ReceivePack, Reject, Rules, Settings, Source};
 use std::{
@@ -68,7 +69,8 @@ fn judge(
     let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
     let receive_pack = process::receive_packs_above().next();
     let git = receive_pack.as_ref().and_then(process::program_of);
-    let repository = Repository::open(&git_dir, git.as_deref(), environment).map_err(|e| cannot_open(&e))?;
+    let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);
+    let repository = repository.map_err(|e| cannot_open(&e))?;
     let here = process::here().map_err(|e| no_place(&e))?;
     let push = input.as_ref().map_or_else(|_| Push::default(), Clone::clone);
     let record = |wait: Duration, enforces: bool| Record {

@@ -1,6 +1,11 @@
 //! The repository that is pushed to: where it is and how it keeps refs and objects.
 
-use crate::{config, surroundings::Environment};
+use crate::{
+    config::{self, Configuration},
+    settings::Made,
+    surroundings::Environment,
+    whose::Asker,
+};
 use gix::config::File as Config;
 use std::{
     fs, io,
@@ -13,8 +18,12 @@ pub(crate) struct Repository {
     pub(crate) git_dir: PathBuf,
     /// Where refs and objects are, and the fence beside them: shared by all worktrees.
     pub(crate) common_dir: PathBuf,
-    /// Git's configuration at all levels.
+    /// Git's configuration at all levels, as it counts for pushes.
     pub(crate) config: Config,
+    /// Settings of the fence that do not count, because of whose they are.
+    pub(crate) ignored: Vec<Made>,
+    /// Files of the repository's owner that cannot be read from here.
+    pub(crate) unread: Vec<PathBuf>,
     /// Which hash names objects.
     pub(crate) object_hash: gix::hash::Kind,
     /// How refs are kept.
@@ -49,10 +58,16 @@ pub(crate) enum OpenError {
 
 impl Repository {
     /// Opens the repository whose git directory is `git_dir`, as the program `git` sees it where that
-    /// is known.
-    pub(crate) fn open(git_dir: &Path, git: Option<&Path>, environment: &Environment) -> Result<Repository, OpenError> {
+    /// is known, and as it is for whoever asks.
+    pub(crate) fn open(
+        git_dir: &Path,
+        git: Option<&Path>,
+        environment: &Environment,
+        asker: Asker,
+    ) -> Result<Repository, OpenError> {
         let common_dir = common_dir(git_dir)?;
-        let config = config::read(git_dir, &common_dir, git, environment).map_err(OpenError::Config)?;
+        let read = config::read(git_dir, &common_dir, git, environment, asker).map_err(OpenError::Config)?;
+        let Configuration { config, ignored, unread } = read;
         let object_hash = match extension(&config, "objectFormat").as_deref() {
             None | Some("sha1") => gix::hash::Kind::Sha1,
             Some("sha256") => gix::hash::Kind::Sha256,
@@ -63,17 +78,17 @@ impl Repository {
             Some("reftable") => RefStorage::Reftable,
             Some(other) => return Err(unsupported("extensions.refStorage", other)),
         };
-        Ok(Repository { git_dir: git_dir.to_owned(), common_dir, config, object_hash, ref_storage })
+        Ok(Repository { git_dir: git_dir.to_owned(), common_dir, config, ignored, unread, object_hash, ref_storage })
     }
 
-    /// Finds the repository that `dir` is, or lies in, and opens it.
+    /// Finds the repository that `dir` is, or lies in, and opens it for a command.
     pub(crate) fn find(dir: &Path, environment: &Environment) -> Result<Repository, OpenError> {
         let not_one = || OpenError::NotARepository(dir.to_owned());
         let dir = fs::canonicalize(dir).map_err(|_| not_one())?;
         let (found, _) = gix::discover::upwards(&dir).map_err(|_| not_one())?;
         let (git_dir, _) = found.into_repository_and_work_tree_directories();
         let git_dir = fs::canonicalize(&git_dir).map_err(|source| OpenError::Read { path: git_dir, source })?;
-        Repository::open(&git_dir, None, environment)
+        Repository::open(&git_dir, None, environment, Asker::Command)
     }
 
     /// Where the fence lives.

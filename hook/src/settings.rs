@@ -6,7 +6,7 @@
 use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, Syslog, Ttl, length_of_time, pattern_flaw, text};
 use gix::{
     bstr::{BStr, BString, ByteSlice},
-    config::File as Config,
+    config::{File as Config, file::Metadata},
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -87,7 +87,7 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
 }
 
 /// A setting that somebody has made.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Made {
     pub(crate) key: String,
     pub(crate) value: String,
@@ -98,8 +98,14 @@ pub(crate) struct Made {
 /// Every setting of ours that is made anywhere, in the order in which git reads them: of those with
 /// one value the last counts.
 pub(crate) fn made(config: &Config) -> Vec<Made> {
+    made_where(config, |_| true)
+}
+
+/// The same, of those that stand where it `matters`.
+pub(crate) fn made_where(config: &Config, matters: impl Fn(&Metadata) -> bool) -> Vec<Made> {
     let mut all = Vec::new();
-    for section in config.sections_by_name("fence").into_iter().flatten() {
+    let sections = config.sections_by_name("fence").into_iter().flatten();
+    for section in sections.filter(|section| matters(section.meta())) {
         let fence = section.header().subsection_name().map(|name| format!("{}.", text::one_line(name, 64)));
         let meta = section.meta();
         let origin = meta.path.as_ref().map_or_else(|| format!("{:?}", meta.source), |path| path.display().to_string());

@@ -4,7 +4,7 @@ use crate::{
     gate_checks::{Finding, Severity, config},
     git::{self, shell_quoted},
     repository::Repository,
-    settings::{self, SettingsError},
+    settings::{self, Made, SettingsError},
     syslog,
 };
 use git_fence_core::{FenceName, Mode, RefName, Rules, Settings, pattern_matches};
@@ -13,6 +13,7 @@ use gix::bstr::ByteSlice;
 /// The settings in force, or the default ones where they cannot be read; and what is wrong with them.
 pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
     let mut findings = unknown_names(repository);
+    findings.extend(not_of_the_owner(repository));
     let settings = settings::read(&repository.config).unwrap_or_else(|error| {
         findings.push(unreadable(&error, repository));
         Settings {
@@ -37,6 +38,20 @@ pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
         findings.push(Finding::warning("syslog-unheard", sentence, unset(repository, "fence.syslog")));
     }
     (settings, findings)
+}
+
+/// Settings that whoever made them may take for those of this repository, and files that are not seen here.
+fn not_of_the_owner(repository: &Repository) -> Vec<Finding> {
+    let note = |name, sentence| Finding { name, severity: Severity::Note, sentence, mend: None };
+    let ignored = repository.ignored.iter().map(|Made { key, value, origin }| {
+        let why = "has no effect: a user's file or environment counts only where that user owns the repository";
+        note("setting-ignored", format!("{key} = {value} from '{origin}' {why}"))
+    });
+    let unread = repository.unread.iter().map(|path| {
+        let why = "cannot be read from here: what it sets for pushes is not checked";
+        note("setting-unread", format!("'{}' of the repository's owner {why}", path.display()))
+    });
+    ignored.chain(unread).collect()
 }
 
 fn mode(rules: &Rules, repository: &Repository) -> Option<Finding> {

@@ -27,6 +27,10 @@ struct Status {
     fences: Vec<FenceStatus>,
     /// The settings that somebody has made, and where.
     settings: Vec<Made>,
+    /// Those that do not count: whoever has made them does not own the repository.
+    ignored: Vec<Made>,
+    /// Files of the repository's owner that may hold more, and cannot be read from here.
+    unread: Vec<String>,
     /// What would keep pushes from being checked at all.
     flaws: Vec<String>,
 }
@@ -137,6 +141,8 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
         repository: repository.common_dir.display().to_string(),
         fences: fences.collect(),
         settings: settings::made(&repository.config),
+        ignored: repository.ignored.clone(),
+        unread: repository.unread.iter().map(|path| path.display().to_string()).collect(),
         flaws: gate_checks::flaws(repository)?,
     })
 }
@@ -239,6 +245,12 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     for Made { key, value, origin } in &status.settings {
         writeln!(out, "setting {key} = {value}  from {origin}")?;
+    }
+    for Made { key, value, origin } in &status.ignored {
+        writeln!(out, "ignored {key} = {value}  from {origin}: not a file of the repository's owner")?;
+    }
+    for path in &status.unread {
+        writeln!(out, "unread  {path}: what the repository's owner sets there is not shown")?;
     }
     Ok(())
 }

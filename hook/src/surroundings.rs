@@ -15,7 +15,7 @@ const PUSHER: [&str; 5] = ["GL_USERNAME", "GL_USER", "GITEA_PUSHER_NAME", "SOFT_
 const LONGEST_NAME: usize = 200;
 
 /// The environment variables of this process.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Environment(HashMap<OsString, OsString>);
 
 impl Environment {
@@ -26,6 +26,18 @@ impl Environment {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
         Environment(variables.into_iter().collect())
+    }
+
+    /// The same without these variables.
+    pub(crate) fn without(&self, names: &[&str]) -> Environment {
+        let is_left = |name: &OsString| !names.iter().any(|out| *name == **out);
+        Environment(self.0.iter().filter(|(name, _)| is_left(name)).map(|(n, v)| (n.clone(), v.clone())).collect())
+    }
+
+    /// The same with this variable.
+    pub(crate) fn with(mut self, name: &str, value: OsString) -> Environment {
+        self.0.insert(name.into(), value);
+        self
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {

@@ -27,4 +27,5 @@ mod state;
 mod stats;
 mod support;
 mod tokens;
+mod whose_settings;
 mod window;

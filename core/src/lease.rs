@@ -280,7 +280,8 @@ impl Judge<'_> {
                 let mark = Accept::Above.mark_before(next);
                 return Err(Reject::Stale { fence: self.rules.fence.clone(), token: lease.token, mark });
             }
-            _ => return Err(self.invalid(format!("token {} is not the next one", lease.token))),
+            Some(_) => return Err(self.invalid(format!("token {} is not the next one", lease.token))),
+            None => return Err(self.invalid(format!("there is no token after {}, the last one", Token::MAX))),
         }
         let standing = Standing {
             commit: Some(proposal.commit.clone()),

@@ -51,6 +51,12 @@ impl Token {
     pub fn get(self) -> u64 {
         self.0
     }
+
+    /// Whether so few are left after this one that a counter which goes on from here soon has none. No counter
+    /// comes here by counting: somebody has written it.
+    pub fn is_at_the_end(self) -> bool {
+        Token::MAX.0 - self.0 < 1 << 32
+    }
 }
 
 impl TryFrom<u64> for Token {
@@ -158,6 +164,13 @@ mod tests {
         ] {
             assert_eq!(Token::parse(text.as_bytes()), Err(why), "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_last_tokens_are_no_place_to_count_on_from() {
+        assert!(Token::MAX.is_at_the_end() && Token(Token::MAX.0 - 1).is_at_the_end());
+        // Nanoseconds since 1970, which some take for tokens, are far from there.
+        assert!(!Token(4_102_444_800_000_000_000).is_at_the_end());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     surroundings::Environment,
 };
 use git_fence_core::{
-    Claim, Event, Fence, FenceName, Found, LeaseLine, LeasePart, RefName, Reject, Rules, Stamp, State,
+    Claim, Event, Fence, FenceName, Found, LeaseLine, LeasePart, RefName, Reject, Rules, Stamp, State, Token,
 };
 
 impl Gate<'_> {
@@ -78,7 +78,14 @@ pub(crate) fn found(
     }
     let found = match &seen.value {
         None => Found::Nothing,
-        Some(id) => Found::Record(leases::proposal(id, objects()).map_err(|e| unusable(rules, &e.to_string()))?),
+        Some(id) => {
+            let proposal = leases::proposal(id, objects()).map_err(|e| unusable(rules, &e.to_string()))?;
+            // Once in the log it would stay there, and close the fence for good.
+            if proposal.lease.token.is_at_the_end() {
+                return Err(unusable(rules, &no_tokens_left(proposal.lease.token)));
+            }
+            Found::Record(proposal)
+        }
     };
     Ok(fence.lease_found(rules, found, now, pusher))
 }
@@ -108,6 +115,11 @@ fn unusable(rules: &Rules, why: &str) -> Reject {
     let name = LeasePart::Lease.of(&rules.fence);
     let mend = mend(&name);
     leases::invalid(&rules.fence, format!("'{name}' {why}. The server's operator removes it with  git {mend}"))
+}
+
+/// What is wrong with a lease whose counter is at its end.
+pub(crate) fn no_tokens_left(token: Token) -> String {
+    format!("has granted token {token}, and soon after it there are none left: its fence would be closed for good")
 }
 
 /// The arguments for git that remove a lease's ref, symbolic or not.

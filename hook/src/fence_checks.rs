@@ -104,7 +104,7 @@ fn damage(repository: &Repository, dir: &FenceDir, damage: &Damage, settings: &S
 
 /// Leases that have granted more than the marks know: the log is older than the refs beside it.
 fn behind_leases(repository: &Repository, state: &State, settings: &Settings) -> Result<Vec<Finding>, Failure> {
-    let (raises, _) = takeover::read(repository, settings)?;
+    let raises = takeover::read(repository, settings)?.raises;
     // A push that is not settled yet may have raised the mark already.
     let in_flight = |raise: &Raise| {
         let tokens = state.in_flight.iter().filter_map(|flight| flight.token_for(&raise.fence));

@@ -12,7 +12,7 @@ use crate::{
     repository::Repository,
     settings,
     surroundings::Environment,
-    takeover::{self, Raise},
+    takeover::{self, Leases, Raise},
     tree::{self, OneOrAll},
     undo::{Undo, alone_in},
 };
@@ -126,7 +126,14 @@ impl Job {
         let pieces = Part::BOTH.into_iter().map(|part| Piece::look(part, &site)).collect::<Result<_, _>>()?;
         let fence_dir = FenceDir::at(repository.fence_dir());
         let log = LogIs::at(&fence_dir)?;
-        let (mut raises, unreadable) = takeover::read(&repository, &settings)?;
+        let Leases { mut raises, unreadable, at_the_end } = takeover::read(&repository, &settings)?;
+        if let Some((lease, token)) = at_the_end.first() {
+            let dir = git::shell_quoted(&repository.common_dir.display().to_string());
+            return Err(Failure::Other {
+                what: format!("the lease '{lease}' {}", catch_up::no_tokens_left(*token)),
+                hint: format!("nothing was changed. Remove it,  git -C {dir} {},  and install", catch_up::mend(lease)),
+            });
+        }
         raises.retain(|raise| !raise.is_done(log.state()));
         let mut warnings = Vec::new();
         warnings.extend(unreadable.iter().map(|lease| {

@@ -30,27 +30,39 @@ impl Raise {
     }
 }
 
-/// The marks that the leases of `repository` ask for, and the refs that are no lease of ours. Of those the
-/// mark is taken all the same, where they name a token.
-pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<(Vec<Raise>, Vec<RefName>), Failure> {
+/// What the leases of a repository say.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    /// The marks that they ask for.
+    pub(crate) raises: Vec<Raise>,
+    /// Refs that are no lease of ours. The mark is taken from them all the same, where they name a token.
+    pub(crate) unreadable: Vec<RefName>,
+    /// Those that have granted a token after which none could be granted any more.
+    pub(crate) at_the_end: Vec<(RefName, Token)>,
+}
+
+/// Reads the leases of `repository`.
+pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<Leases, Failure> {
     let format = "--format=%(refname)%00%(contents)%00";
     let listed = git::ask(&repository.common_dir, &["for-each-ref", format, "refs/fence/*/lease"])?;
     let mut fields = listed.split(|b| *b == 0);
-    let (mut raises, mut unreadable) = (Vec::new(), Vec::new());
+    let mut leases = Leases::default();
     while let (Some(name), Some(message)) = (fields.next(), fields.next()) {
         let lease = RefName::new(name.strip_prefix(b"\n").unwrap_or(name));
         let record = Lease::read(message);
         if record.is_err() {
-            unreadable.push(lease.clone());
+            leases.unreadable.push(lease.clone());
         }
         let token = record.map(|record| record.token).ok().or_else(|| token_in(message));
-        if let (Some((fence, _)), Some(token)) = (LeasePart::in_name(&lease), token) {
+        if let Some(token) = token.filter(|token| token.is_at_the_end()) {
+            leases.at_the_end.push((lease, token));
+        } else if let (Some((fence, _)), Some(token)) = (LeasePart::in_name(&lease), token) {
             let accept = settings.rules(&fence).map_or(Accept::Above, |rules| rules.accept);
             let mark = accept.mark_before(token);
-            raises.extend((mark > Mark::default()).then_some(Raise { fence, mark, lease }));
+            leases.raises.extend((mark > Mark::default()).then_some(Raise { fence, mark, lease }));
         }
     }
-    Ok((raises, unreadable))
+    Ok(leases)
 }
 
 fn token_in(message: &[u8]) -> Option<Token> {

@@ -192,3 +192,43 @@ fn a_hook_that_is_killed_after_granting_has_granted_nothing() {
     );
     world.assert_log_is_whole();
 }
+
+/// Somebody has written the last token there is, or one shortly before it, into a lease. From there on nobody could ever
+/// be granted another.
+#[test]
+fn a_lease_that_leaves_no_tokens_is_not_taken_over_and_the_way_out_is_named() {
+    for token in [i64::MAX.unsigned_abs(), i64::MAX.unsigned_abs() - 1] {
+        let world = World::bare(&any_git(), &[]);
+        let lease = LeaseOf::repo(&world);
+        world.configure("receive.advertisePushOptions", "true");
+        let (mallory, anna) = (Agent::new("mallory"), Agent::new("anna"));
+        lease.take(&mallory, token, "first").assert_landed();
+        let ran = world.hook_program().arg("install").arg(world.server()).output().unwrap();
+        let said = crate::support::text(&ran.stderr);
+        let way_out = "update-ref --no-deref -d refs/fence/repo/lease";
+        assert!(!ran.status.success() && said.contains(&token.to_string()) && said.contains(way_out), "{said}");
+        assert!(!world.fence_file("").exists(), "nothing was installed");
+        let remove = || world.ok(world.git("server.git").args(way_out.split(' ')));
+        remove();
+        world.ok(world.hook_program().arg("install").arg(world.server()));
+        lease.take(&anna, 1, "first").assert_landed();
+
+        // The same, written behind the gate's back: the fence is closed, and nothing of it gets into the log.
+        let message = mallory.lease(token, "held", "expired");
+        let object = commit(&world, &message, &[]);
+        world.push(&[&format!("{object}:refs/outside/object")], &[]).assert_landed();
+        world.ok(world.git("server.git").args(["update-ref", "refs/fence/repo/lease", &object]));
+        let pushed = world.push_token("main", "5");
+        pushed.assert_refused("FENCE-LEASE-INVALID");
+        assert!(pushed.text.contains(way_out) && pushed.text.contains(&token.to_string()), "{}", pushed.text);
+        let doctor = world.hook_program().arg("doctor").arg(world.server()).output().unwrap();
+        assert!(crate::support::text(&doctor.stdout).contains(way_out));
+        remove();
+        assert_eq!(lease.mark(), 0);
+        let bob = Agent::new("bob");
+        world.ok(world.hook_program().args(["revoke", "--reason", "its ref is gone"]).arg(world.server()));
+        world.ok(world.git("work").args(["fetch", "-q"]).arg(world.server()).arg("refs/fence/repo/lease"));
+        lease.take(&bob, 3, "released").assert_landed();
+        world.assert_log_is_whole();
+    }
+}

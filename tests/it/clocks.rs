@@ -3,7 +3,7 @@
 use crate::support::{
     Pushed, Running, World, any_git, gits,
     lease::{Agent, LeaseOf},
-    program_exists, wait_until,
+    program_exists, sh, wait_until,
 };
 use std::{fs, path::PathBuf, process::Command};
 
@@ -81,6 +81,11 @@ fn a_push_from_the_future_is_over_when_it_has_been_watched_long_enough() {
     world.write_hook("update", "case $1 in refs/heads/t5) kill -KILL $PPID;; esac");
     assert!(!before_the_boot.push_token(&world, "t5", "5").ok);
     change_last_line(&world, |line| line["time"] = "2999-01-01T00:00:00.000Z".into());
+    // Whoever waits comes to its first look a little late, and has then less time to wait than to watch.
+    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    let (gate, trace) = (sh(env!("CARGO_BIN_EXE_git-fence-hook")), sh(world.path("trace")));
+    let late = "-e trace=flock -e inject=flock:delay_enter=300000:when=1";
+    world.write_hook("pre-receive", &format!("exec strace -f -qq {late} -o {trace} {gate} pre-receive"));
     world.push_token("t6", "6").assert_landed();
     let settled = &world.events("push.settled")[0];
     assert_eq!((&settled["evidence"], &settled["moved"]), (&"time-passed".into(), &0.into()));

@@ -155,11 +155,11 @@ pub enum Reject {
         limit: u64,
     },
     /// The wait ran out.
-    #[error("waited {:.1} s for {holder}, whose refs are still moving", .waited.as_secs_f64())]
+    #[error("{}", busy(.fence.as_ref(), .holder, *.waited))]
     Busy {
         /// The fence, where it is one fence's slot that is taken.
         fence: Option<FenceName>,
-        /// Who is in the way.
+        /// Who is in the way: the push in the slot, or the lock and whoever holds it.
         holder: String,
         /// For how long.
         waited: Duration,
@@ -366,6 +366,14 @@ fn at(now: Option<&ObjectId>) -> String {
 
 fn at_said(claimed: &str) -> String {
     if claimed == "none" { at(None) } else { format!("is at {claimed}") }
+}
+
+fn busy(fence: Option<&FenceName>, holder: &str, waited: Duration) -> String {
+    let waited = waited.as_secs_f64();
+    match fence {
+        Some(_) => format!("waited {waited:.1} s for {holder}, whose refs are still moving"),
+        None => format!("waited {waited:.1} s, and {holder}"),
+    }
 }
 
 fn nested(twice: bool) -> &'static str {

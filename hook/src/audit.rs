@@ -3,6 +3,7 @@
 use crate::{
     checkpoint::CheckpointFile,
     csv,
+    directory::For,
     failure::{self, Failure},
     files::FenceDir,
     history::{self, Tail},
@@ -103,6 +104,13 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failur
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
     let journal = check(&dir, &here)?;
+    if let Err(e) = dir.open(&dir.mutex(), For::Reading)
+        && e.kind() == io::ErrorKind::PermissionDenied
+    {
+        let path = dir.mutex();
+        let note = "only those who may push can read, so nobody has looked whether the last lines are missing";
+        let _ = writeln!(io::stderr(), "note: how far the log reached stands in '{}', which {note}", path.display());
+    }
     let mut out = io::stdout().lock();
     let lines = if journal.head.seq == 1 { "line" } else { "lines" };
     writeln!(out, "{} {lines}, all as they were written; the last is {}", journal.head.seq, journal.head.hash)?;

@@ -56,7 +56,7 @@ pub(crate) enum CheckpointFile {
 impl CheckpointFile {
     pub(crate) fn read(dir: &FenceDir) -> Result<CheckpointFile, Damage> {
         let path = dir.checkpoint();
-        let bytes = match std::fs::read(&path) {
+        let bytes = match dir.read(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(CheckpointFile::Missing),
             Err(e) => return Err(Damage::io("read", path)(e)),

@@ -75,9 +75,9 @@ impl Failure {
             Failure::Damage(Damage::Torn { .. }) => {
                 Some("it was never acknowledged: the next push sets it aside and goes on")
             }
-            Failure::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => Some(
-                "every push is refused until it is restored from a backup, or declared good with  git-fence-hook repair",
-            ),
+            Failure::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => {
+                Some("git-fence-hook doctor  says what that means for pushes, and what to do")
+            }
             Failure::Settings(_) => Some("find it with  git config --show-origin --get-regexp '^fence\\.'"),
             _ => None,
         }

@@ -5,7 +5,9 @@ use crate::{
     failure::{self, Failure},
     files::FenceDir,
     gate_checks::{Finding, Severity, install, quoted},
+    history,
     journal::Damage,
+    lock_checks,
     repository::Repository,
     slot::{self, Fate, Lookout},
     store::read_plan,
@@ -27,21 +29,34 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
     let mut findings: Vec<Finding> = writable(repository, &dir).into_iter().collect();
-    match audit::check(&dir, &here) {
+    findings.extend(lock_checks::check(&dir));
+    let state = match audit::check(&dir, &here) {
         Ok(journal) => {
             if !journal.torn.is_empty() {
                 let torn = Damage::Torn { path: dir.log(), line: journal.head.seq + 1 };
                 findings.extend(damage(repository, &dir, &torn, settings));
             }
-            findings.extend(in_flight(repository, &dir, &journal.state, settings, &here));
-            findings.extend(behind_leases(repository, &journal.state, settings)?);
-            findings.extend(leases_out_of_place(repository, &journal.state, settings, &here));
+            Some(journal.state)
         }
-        Err(Failure::Damage(found)) => findings.extend(damage(repository, &dir, &found, settings)),
+        Err(Failure::Damage(found)) => {
+            // What 'audit' finds need not be what a push comes across.
+            let seen_by_push = history::current(&dir, &here.boot);
+            findings.extend(match &seen_by_push {
+                Ok(_) => harmless(repository, &dir, &found).or_else(|| damage(repository, &dir, &found, settings)),
+                Err(closing) => damage(repository, &dir, closing, settings),
+            });
+            seen_by_push.ok().map(|current| current.journal.state)
+        }
         Err(other) => return Err(other),
+    };
+    if let Some(state) = &state {
+        findings.extend(in_flight(repository, &dir, state, settings, &here));
+        findings.extend(behind_leases(repository, state, settings)?);
+        findings.extend(leases_out_of_place(repository, state, settings, &here));
+        findings.extend(leftovers(repository, &dir));
     }
     findings.extend(locks(repository).into_iter().map(|lock| {
-        let sentence = format!("'{}' was left behind by a git that was killed: refs cannot move", lock.display());
+        let sentence = format!("'{}' was left behind by a git that was killed: {}", lock.display(), effect_of(&lock));
         Finding::error("lock-left", sentence, format!("rm {}", quoted(&lock)))
     }));
     Ok(findings)
@@ -51,7 +66,7 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
 fn writable(repository: &Repository, dir: &FenceDir) -> Option<Finding> {
     let owner = fs::metadata(&repository.common_dir).ok()?;
     let fence = quoted(dir.path());
-    for path in [dir.path().to_owned(), dir.log(), dir.mutex(), dir.checkpoint()] {
+    for path in [dir.path().to_owned(), dir.log(), dir.mutex(), dir.writer(), dir.checkpoint()] {
         let Ok(found) = fs::metadata(&path) else { continue };
         let for_group = found.gid() == owner.gid() && found.mode() & 0o020 != 0;
         if found.uid() != owner.uid() && !for_group {
@@ -63,43 +78,93 @@ fn writable(repository: &Repository, dir: &FenceDir) -> Option<Finding> {
             return Some(Finding::error("fence-foreign-owner", sentence, mend));
         }
         if found.mode() & 0o200 == 0 {
-            let sentence = format!("'{}' is not writable: every push is refused", path.display());
+            let sentence = format!("'{}' is not writable: pushes of anybody but root are refused", path.display());
             return Some(Finding::error("fence-not-writable", sentence, format!("chmod -R u+rwX {fence}")));
         }
     }
     None
 }
 
+/// What becomes of pushes where the log cannot be used.
+fn what_pushes_meet(settings: &Settings) -> &'static str {
+    if settings.enforces() {
+        "every push to guarded refs is refused"
+    } else if settings.fences.iter().any(|rules| rules.mode == Mode::Observe) {
+        "pushes land, because no fence enforces, and none of them is on record"
+    } else {
+        "pushes land, because every fence is off"
+    }
+}
+
 fn damage(repository: &Repository, dir: &FenceDir, damage: &Damage, settings: &Settings) -> Option<Finding> {
     let anew = || format!("mv {} {} && {}", quoted(dir.path()), quoted(&free_name(dir.path())), install(repository));
-    let repair = |reason: &str| format!("git-fence-hook repair --yes {reason}{}", quoted(&repository.git_dir));
-    let adopt = "every push is refused. Restore it from a backup; without one, the command takes it for the log as far as it can be read, and you raise the marks";
-    let closed = "every push is refused. Restore it from a backup; without one, the command begins anew, with marks at 0 but for what leases say";
+    let repair = |reason: &str| repair(repository, reason);
+    let closed = what_pushes_meet(settings);
+    let adopt = format!(
+        "{closed}. Restore it from a backup; without one, the command takes it for the log as far as it can be read, and you raise the marks"
+    );
+    let begin = format!(
+        "{closed}. Restore it from a backup; without one, the command begins anew, with marks at 0 but for what leases say"
+    );
+    let closed = closed.to_owned();
     let (name, severity, then, mend) = match damage {
         Damage::NoLog(_) if settings.init_at_first_push => return None,
-        Damage::NoLog(_) => ("log-missing", Severity::Error, "every push is refused", Some(install(repository))),
-        Damage::LostLog(_) => ("log-lost", Severity::Error, closed, Some(anew())),
+        Damage::NoLog(_) => ("log-missing", Severity::Error, closed, Some(install(repository))),
+        Damage::LostLog(_) => ("log-lost", Severity::Error, begin, Some(anew())),
         Damage::Cut { .. } => ("log-cut", Severity::Error, adopt, Some(repair("--reason 'its tail is lost' "))),
         Damage::Line { line, .. } if *line > 1 => {
             ("log-damaged", Severity::Error, adopt, Some(repair("--reason 'it is damaged' ")))
         }
-        Damage::Empty(_) | Damage::Line { .. } => ("log-damaged", Severity::Error, closed, Some(anew())),
+        Damage::Empty(_) | Damage::Line { .. } => ("log-damaged", Severity::Error, begin, Some(anew())),
         Damage::Torn { .. } => {
-            let then = "it was never acknowledged, and is set aside by the command or the next push";
+            let then = "it was never acknowledged, and is set aside by the command or the next push".to_owned();
             ("log-torn", Severity::Warning, then, Some(repair("")))
         }
         Damage::Checkpoint(_) => {
-            ("checkpoint-damaged", Severity::Warning, "it is made again from the log", Some(repair("")))
+            ("checkpoint-damaged", Severity::Warning, "it is made again from the log".to_owned(), Some(repair("")))
         }
-        Damage::CheckpointVersion { .. } => ("log-newer", Severity::Error, "every push is refused", None),
-        Damage::Io { .. } => (
-            "log-unreadable",
-            Severity::Error,
-            "every push is refused",
-            Some(format!("chmod -R u+rwX {}", quoted(dir.path()))),
-        ),
+        Damage::CheckpointVersion { .. } => ("log-newer", Severity::Error, closed, None),
+        Damage::Io { .. } => {
+            let then = format!("where the user who pushes cannot either, {closed}");
+            ("log-unreadable", Severity::Error, then, Some(format!("chmod -R u+rwX {}", quoted(dir.path()))))
+        }
     };
     Some(Finding { name, severity, sentence: format!("{damage}: {then}"), mend })
+}
+
+fn repair(repository: &Repository, reason: &str) -> String {
+    format!("git-fence-hook repair --yes {reason}{}", quoted(&repository.git_dir))
+}
+
+/// Damage that no push comes across: in a file that only 'audit' reads, or in lines that the checkpoint is past.
+fn harmless(repository: &Repository, dir: &FenceDir, damage: &Damage) -> Option<Finding> {
+    let path = match damage {
+        Damage::Line { path, .. } | Damage::Torn { path, .. } | Damage::Empty(path) | Damage::Io { path, .. } => path,
+        _ => return None,
+    };
+    if *path != dir.log() {
+        let then = "pushes are checked and land as before, for only 'audit' reads that file. Restore it from a backup, or move it and all older ones elsewhere";
+        let sentence = format!("{damage}: {then}");
+        return Some(Finding { name: "archive-damaged", severity: Severity::Warning, sentence, mend: None });
+    }
+    let Damage::Line { .. } = damage else { return None };
+    let sentence = format!(
+        "{damage}: pushes are checked and land as before, because the checkpoint is past that line; without the checkpoint, they would be refused. The command moves the lines so far to a file of their own"
+    );
+    Some(Finding::warning("log-damaged-before-checkpoint", sentence, repair(repository, "--reason 'it is damaged' ")))
+}
+
+/// What a rotation has left that was interrupted.
+fn leftovers(repository: &Repository, dir: &FenceDir) -> Vec<Finding> {
+    let left = history::leftovers(dir).unwrap_or_default();
+    let finding = |path: PathBuf| {
+        let sentence = format!(
+            "'{}' was left by a rotation that was interrupted: all its lines are in the file after it, too",
+            path.display()
+        );
+        Finding::note("rotation-interrupted", sentence, repair(repository, ""))
+    };
+    left.into_iter().map(finding).collect()
 }
 
 /// Leases that have granted more than the marks know: the log is older than the refs beside it.
@@ -177,7 +242,10 @@ fn in_flight(
         let plan = match read_plan(dir, flight) {
             Ok(plan) => plan,
             Err(e) => {
-                let (name, sentence) = ("plan-lost", format!("{e}: every push is refused. Restore it from a backup"));
+                let fences: Vec<String> = flight.stakes.iter().map(|stake| format!("'{}'", stake.fence)).collect();
+                let whose = if fences.len() == 1 { "fence" } else { "fences" };
+                let then = format!("pushes to {whose} {} are refused. Restore it from a backup", fences.join(", "));
+                let (name, sentence) = ("plan-lost", format!("{e}: {then}"));
                 return Some(Finding { name, severity: Severity::Error, sentence, mend: None });
             }
         };
@@ -201,6 +269,17 @@ fn in_flight(
         }
     };
     state.in_flight.iter().filter_map(look).collect()
+}
+
+/// What cannot be done while git finds `lock`.
+fn effect_of(lock: &Path) -> &'static str {
+    match lock.file_name().and_then(|name| name.to_str()) {
+        Some("config.lock") => "settings cannot be changed",
+        Some("packed-refs.lock") => "refs cannot be deleted or packed",
+        Some("HEAD.lock") => "HEAD cannot move, nor the branch that it names",
+        Some("tables.list.lock") => "no ref can move",
+        _ => "that ref cannot move",
+    }
 }
 
 /// Locks of refs that are older than any git needs them.

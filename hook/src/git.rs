@@ -1,10 +1,10 @@
 //! Asking git itself, and changing its configuration through it.
 
-use crate::{failure::Failure, files, repository::Repository};
+use crate::{failure::Failure, repository::Repository};
 use git_fence_core::text;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{self, File},
+    fs,
     io::Write as _,
     os::unix::{fs::MetadataExt, process::CommandExt},
     path::Path,
@@ -46,11 +46,7 @@ pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author:
     for role in ["AUTHOR", "COMMITTER"] {
         git.env(format!("GIT_{role}_NAME"), author).env(format!("GIT_{role}_EMAIL"), "git-fence-hook@localhost");
     }
-    let owner = fs::metadata(dir).map_err(Failure::io("read", dir))?;
-    if rustix::process::geteuid().is_root() && owner.uid() != 0 {
-        // Its own home may be closed to them, and git minds that.
-        git.uid(owner.uid()).gid(owner.gid()).env("HOME", dir).env_remove("XDG_CONFIG_HOME");
-    }
+    as_owner_of(dir, &mut git)?;
     git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = git.spawn().map_err(|e| failed(args, e.to_string()))?;
     let written = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
@@ -59,6 +55,16 @@ pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author:
         return Err(failed(args, text::one_line(&ran.stderr, 200)));
     }
     Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
+}
+
+/// Root works for others, and git follows links: where root runs this, git runs as the owner of `dir`.
+fn as_owner_of(dir: &Path, git: &mut Command) -> Result<(), Failure> {
+    let owner = fs::metadata(dir).map_err(Failure::io("read", dir))?;
+    if rustix::process::geteuid().is_root() && owner.uid() != 0 {
+        // Its own home may be closed to them, and git fails then.
+        git.uid(owner.uid()).gid(owner.gid()).env("HOME", dir).env_remove("XDG_CONFIG_HOME");
+    }
+    Ok(())
 }
 
 fn failed(args: &[&str], why: String) -> Failure {
@@ -173,13 +179,14 @@ fn local_values(repository: &Repository, key: &str) -> Result<Vec<String>, Failu
     ask_for_values(&repository.common_dir, &["config", "--local", "-z", "--get-all", key])
 }
 
-/// Git replaces the file by a new one, which belongs to whoever runs this: root gives it back.
+/// Changes the repository's own configuration, as its owner.
 fn edit(repository: &Repository, args: &[&str]) -> Result<(), Failure> {
-    let path = repository.common_dir.join("config");
-    let before = fs::metadata(&path).map_err(Failure::io("read", &path))?;
-    ask(&repository.common_dir, &[&["config", "--local"], args].concat())?;
-    let given = File::open(&path).and_then(|file| files::give_to_owner_of(&file, &before));
-    given.map_err(Failure::io("give back", &path))
+    let (dir, args) = (&repository.common_dir, &[&["config", "--local"], args].concat()[..]);
+    let mut git = Command::new("git");
+    git.arg("--git-dir=.").args(args).current_dir(dir);
+    as_owner_of(dir, &mut git)?;
+    let ran = git.output().map_err(|e| failed(args, e.to_string()))?;
+    if ran.status.success() { Ok(()) } else { Err(failed(args, text::one_line(&ran.stderr, 200))) }
 }
 
 /// `text` as one word for a shell.

@@ -2,12 +2,8 @@
 
 use crate::{failure::Failure, files};
 use std::{
-    fs::{self, File},
-    io,
-    os::unix::{
-        ffi::{OsStrExt, OsStringExt},
-        fs::PermissionsExt,
-    },
+    fs, io,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
 
@@ -84,7 +80,7 @@ impl Found {
             Ok(behind) if !behind.is_file() => return Ok(Found::NoHook),
             Ok(_) => {}
         }
-        let content = fs::read(path).map_err(Failure::io("read", path))?;
+        let content = files::read_hook(path).map_err(Failure::io("read", path))?;
         let is_ours = content.split(|b| *b == b'\n').any(|line| line == OURS.as_bytes());
         Ok(if is_ours { Found::Ours(content) } else { Found::Others })
     }
@@ -93,7 +89,7 @@ impl Found {
 /// Whether the hook at `path`, somebody else's, calls ours itself.
 pub(crate) fn calls(part: Part, path: &Path) -> bool {
     let call = format!("git-fence-hook {}", part.name());
-    fs::read(path).is_ok_and(|content| content.windows(call.len()).any(|window| window == call.as_bytes()))
+    files::read_hook(path).is_ok_and(|content| content.windows(call.len()).any(|window| window == call.as_bytes()))
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -161,22 +157,16 @@ impl Staged {
     /// Writes `content` beside `hook`.
     pub(crate) fn beside(hook: &Path, content: &[u8]) -> Result<Staged, Failure> {
         let dir = hook.parent().unwrap_or(Path::new("."));
-        let is_there = dir.is_dir();
-        fs::create_dir_all(dir).map_err(Failure::io("make", dir))?;
+        let made = files::make_hooks_dir(dir).map_err(Failure::io("make", dir))?;
         let new = beside(hook);
-        let staged = Staged { new: new.clone(), hook: hook.to_owned(), made: (!is_there).then(|| dir.to_owned()) };
-        let _ = fs::remove_file(&new);
-        fs::write(&new, content).map_err(Failure::io("write", &new))?;
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).map_err(Failure::io("make executable", &new))?;
-        let dir = fs::metadata(dir).map_err(Failure::io("read", dir))?;
-        let given = File::open(&new).and_then(|file| files::give_to_owner_of(&file, &dir));
-        given.map_err(Failure::io("give away", &new))?;
+        let staged = Staged { new: new.clone(), hook: hook.to_owned(), made: made.then(|| dir.to_owned()) };
+        files::write_program(&new, content).map_err(Failure::io("write", &new))?;
         Ok(staged)
     }
 
     /// Puts it in its place, over whatever is there.
     pub(crate) fn put_in_place(mut self) -> Result<(), Failure> {
-        fs::rename(&self.new, &self.hook).map_err(Failure::io("write", &self.hook))?;
+        files::rename(&self.new, &self.hook).map_err(Failure::io("write", &self.hook))?;
         self.made = None;
         Ok(())
     }
@@ -184,9 +174,9 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.new);
+        let _ = files::remove(&self.new);
         if let Some(made) = &self.made {
-            let _ = fs::remove_dir(made);
+            files::remove_dir(made);
         }
     }
 }

@@ -14,11 +14,10 @@ use crate::{
     surroundings::Environment,
     takeover::{self, Leases, Raise},
     tree::{self, OneOrAll},
-    undo::{Undo, alone_in},
+    undo::{Alone, Undo, alone_in},
 };
 use gix::bstr::BString;
 use std::{
-    fs::File,
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
@@ -102,7 +101,7 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
 
 /// Everything that is to be done in one repository, found out without changing anything.
 struct Job {
-    _alone: Option<File>,
+    _alone: Option<Alone>,
     repository: Repository,
     fence_dir: FenceDir,
     log: LogIs,
@@ -116,7 +115,8 @@ impl Job {
     fn look(dir: &Path, asked: &Asked, environment: &Environment) -> Result<Job, Failure> {
         let repository = Repository::find(dir, environment)?;
         git::trusts(&repository)?;
-        let alone = alone_in(&repository)?;
+        let fence_dir = FenceDir::at(repository.fence_dir());
+        let alone = if asked.dry_run { None } else { Some(alone_in(&fence_dir)?) };
         // Read again: whoever was here just now has changed it.
         let repository = Repository::find(dir, environment)?;
         let wishes = asked.wishes();
@@ -124,7 +124,6 @@ impl Job {
         let settings = settings::read(&with(&wishes, &repository)?)?;
         let site = Site::of(&repository, asked.layout)?;
         let pieces = Part::BOTH.into_iter().map(|part| Piece::look(part, &site)).collect::<Result<_, _>>()?;
-        let fence_dir = FenceDir::at(repository.fence_dir());
         let log = LogIs::at(&fence_dir)?;
         let Leases { mut raises, unreadable, at_the_end } = takeover::read(&repository, &settings)?;
         if let Some((lease, token)) = at_the_end.first() {

@@ -61,11 +61,20 @@ fn read(dir: &FenceDir, boot: &str) -> Result<LogIs, Damage> {
     Ok(if is_interrupted { LogIs::Interrupted(journal.state) } else { LogIs::Whole(journal.state) })
 }
 
+/// Nobody who may only read may hold the lock. Opening it is enough for that, and needs no waiting for who does.
+fn close_locks(dir: &FenceDir) -> Result<(), Failure> {
+    for path in [dir.mutex(), dir.writer()].into_iter().filter(|path| dir.has(path)) {
+        dir.lock_file(&path).map_err(Failure::io("open", path))?;
+    }
+    Ok(())
+}
+
 /// Begins the log or puts it right, and raises marks. Damage is handed back: it is no reason to leave
 /// the repository without a hook.
 pub(crate) fn begin_or_mend(dir: &FenceDir, log: LogIs, raises: Vec<Raise>) -> Result<Option<Damage>, Failure> {
     let boot = failure::here()?.boot;
     let patience = Patience::of(Duration::from_secs(30), Instant::now());
+    close_locks(dir)?;
     match log {
         LogIs::Damaged(damage, _) => return Ok(Some(damage)),
         LogIs::Whole(_) if raises.is_empty() => return Ok(None),

@@ -9,17 +9,16 @@
 
 use crate::{
     failure::Failure,
-    files,
+    files::{self, KEPT},
     hook_file::{Found, Part, beside, is_executable},
 };
 use git_fence_core::Reject;
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs,
     io::{self, Write as _},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
-        fs::{PermissionsExt, symlink},
         process::ExitStatusExt,
     },
     path::{Path, PathBuf},
@@ -27,8 +26,6 @@ use std::{
     thread,
 };
 
-/// The directory beside our hook.
-const DIR: &str = "kept-by-git-fence";
 const UP: &str = "../";
 
 /// What a link's target is called one directory further down. To the byte: it comes back one day.
@@ -42,7 +39,7 @@ fn seen_from_below(target: &Path) -> PathBuf {
 /// Where the hook that was at `hook` is kept.
 pub(crate) fn place_of(hook: &Path) -> PathBuf {
     let dir = hook.parent().unwrap_or(Path::new("."));
-    dir.join(DIR).join(hook.file_name().unwrap_or_default())
+    dir.join(KEPT).join(hook.file_name().unwrap_or_default())
 }
 
 /// What became of the hook that was there before.
@@ -92,16 +89,16 @@ fn start(kept: &Path, args: &[OsString]) -> io::Result<Child> {
 pub(crate) fn keep(hook: &Path) -> Result<Keeping, Failure> {
     let kept = place_of(hook);
     let dir = kept.parent().unwrap_or(Path::new("."));
-    make_like_parent(dir).map_err(Failure::io("make", dir))?;
+    files::make_hooks_dir(dir).map_err(Failure::io("make", dir))?;
     if is_helper(&kept) {
-        fs::remove_file(&kept).map_err(Failure::io("remove", &kept))?;
+        files::remove(&kept).map_err(Failure::io("remove", &kept))?;
     }
     let keeping = Keeping(Some(kept.clone()));
-    let made = match fs::read_link(hook) {
-        Ok(target) => symlink(seen_from_below(&target), &kept),
-        Err(_) => match fs::hard_link(hook, &kept) {
+    let made = match files::read_link(hook) {
+        Ok(target) => files::symlink(&seen_from_below(&target), &kept),
+        Err(_) => match files::hard_link(hook, &kept) {
             // Where there are no hard links, or none to other people's files.
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => fs::copy(hook, &kept).map(|_| ()),
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => files::copy(hook, &kept),
             linked => linked,
         },
     };
@@ -128,7 +125,7 @@ impl Keeping {
 impl Drop for Keeping {
     fn drop(&mut self) {
         if let Some(kept) = &self.0 {
-            let _ = fs::remove_file(kept);
+            let _ = files::remove(kept);
             clear_away(kept);
         }
     }
@@ -137,10 +134,10 @@ impl Drop for Keeping {
 /// Whether the hook at `hook` is the very one that is kept: somebody was interrupted in between.
 pub(crate) fn is_the_same(hook: &Path) -> bool {
     let kept = place_of(hook);
-    let target = |path: &Path| fs::read_link(path).ok();
+    let target = |path: &Path| files::read_link(path).ok();
     match (target(hook), target(&kept)) {
         (Some(link), Some(kept)) => seen_from_below(&link).as_os_str() == kept.as_os_str(),
-        (None, None) => fs::read(hook).ok().is_some_and(|bytes| fs::read(&kept).ok() == Some(bytes)),
+        (None, None) => files::read_hook(hook).ok().is_some_and(|bytes| files::read_hook(&kept).ok() == Some(bytes)),
         _ => false,
     }
 }
@@ -151,15 +148,15 @@ pub(crate) fn give_back(hook: &Path) -> Result<bool, Failure> {
     if is_helper(&kept) || Found::at(&kept)? == Found::Nothing {
         return Ok(false);
     }
-    let target = fs::read_link(&kept).ok();
+    let target = files::read_link(&kept).ok();
     let relative = target.as_ref().and_then(|target| target.as_os_str().as_bytes().strip_prefix(UP.as_bytes()));
     let back = match relative {
         Some(target) => {
             let new = beside(hook);
-            let linked = symlink(OsStr::from_bytes(target), &new).and_then(|()| fs::rename(&new, hook));
-            linked.and_then(|()| fs::remove_file(&kept))
+            let linked = files::symlink(Path::new(OsStr::from_bytes(target)), &new);
+            linked.and_then(|()| files::rename(&new, hook)).and_then(|()| files::remove(&kept))
         }
-        None => fs::rename(&kept, hook),
+        None => files::rename(&kept, hook),
     };
     back.map_err(Failure::io("give back", hook))?;
     clear_away(&kept);
@@ -169,7 +166,7 @@ pub(crate) fn give_back(hook: &Path) -> Result<bool, Failure> {
 /// Whether it is a link to what lies beside our hook under the same name. No kept hook is: it would be a link to itself.
 pub(crate) fn is_helper(kept: &Path) -> bool {
     let name = Path::new(kept.file_name().unwrap_or_default());
-    fs::read_link(kept).is_ok_and(|target| target == seen_from_below(name))
+    files::read_link(kept).is_ok_and(|target| target == seen_from_below(name))
 }
 
 /// Removes the directory and the links in it; anything else in there is somebody's and stays.
@@ -183,36 +180,25 @@ fn clear_away(kept: &Path) {
     if Part::BOTH.iter().any(is_kept) {
         return;
     }
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if is_helper(&entry.path()) {
-            let _ = fs::remove_file(entry.path());
+    for path in files::names_in(dir).unwrap_or_default().iter().map(|name| dir.join(name)) {
+        if is_helper(&path) {
+            let _ = files::remove(&path);
         }
     }
-    let _ = fs::remove_dir(dir);
-}
-
-fn make_like_parent(dir: &Path) -> io::Result<()> {
-    match fs::create_dir(dir) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        made => made?,
-    }
-    let parent = fs::metadata(dir.parent().unwrap_or(Path::new(".")))?;
-    fs::set_permissions(dir, fs::Permissions::from_mode(parent.permissions().mode() & 0o7777))?;
-    files::give_to_owner_of(&File::open(dir)?, &parent)
+    files::remove_dir(dir);
 }
 
 /// Links to what lies beside the hook, under the same names.
 fn link_helpers(hook: &Path, dir: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(hook.parent().unwrap_or(Path::new(".")))? {
-        let name = entry?.file_name();
+    for name in files::names_in(hook.parent().unwrap_or(Path::new(".")))? {
         // Our own hooks are nobody's helpers: the kept one would run ours once more.
         let is_ours = Part::BOTH.iter().any(|part| name == part.name());
         let is_helper = Some(name.as_os_str()) != hook.file_name()
-            && name != DIR
+            && name != KEPT
             && !is_ours
             && !Path::new(&name).extension().is_some_and(|end| end == "sample" || end == "git-fence-new");
         if is_helper && fs::symlink_metadata(dir.join(&name)).is_err() {
-            symlink(seen_from_below(Path::new(&name)), dir.join(&name))?;
+            files::symlink(&seen_from_below(Path::new(&name)), &dir.join(&name))?;
         }
     }
     Ok(())

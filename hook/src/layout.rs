@@ -2,7 +2,7 @@
 
 use crate::{
     failure::Failure,
-    git,
+    files, git,
     hook_file::{Found, Part, calls, is_executable},
     kept_hook,
     repository::Repository,
@@ -89,6 +89,12 @@ impl Site {
         let found = Found::at(&hook)?;
         let other = |what: String, hint: &str| Ok(Some(Failure::Other { what, hint: hint.to_owned() }));
         let shown = hook.display();
+        if fs::symlink_metadata(&self.hooks).is_ok_and(|found| found.is_symlink()) {
+            return other(
+                format!("'{}' is a link, which is not followed, and nothing was changed", self.hooks.display()),
+                "say where hooks are with  git config core.hooksPath  and the directory that it leads to",
+            );
+        }
         if found == Found::NoHook {
             return other(
                 format!("'{shown}' is neither a file nor a link, and nothing was changed"),
@@ -140,11 +146,16 @@ impl Site {
     }
 }
 
-/// Where git looks for hooks: `core.hooksPath` counts, and a relative one from where hooks run.
+/// Where git looks for hooks: `core.hooksPath` counts, a relative one from where hooks run, and wherever links lead
+/// on the way there. The repository's own hooks are in the repository: a link in their place is not followed.
 fn hooks_dir(repository: &Repository) -> Result<PathBuf, Failure> {
+    if repository.setting("core.hooksPath").is_none() {
+        let common_dir = fs::canonicalize(&repository.common_dir);
+        return Ok(common_dir.map_err(Failure::io("find", &repository.common_dir))?.join("hooks"));
+    }
     let asked = git::ask(&repository.git_dir, &["rev-parse", "--path-format=absolute", "--git-path", "hooks"])?;
-    let path = asked.strip_suffix(b"\n").unwrap_or(&asked);
-    Ok(PathBuf::from(OsStr::from_bytes(path)))
+    let path = PathBuf::from(OsStr::from_bytes(asked.strip_suffix(b"\n").unwrap_or(&asked)));
+    Ok(fs::canonicalize(&path).unwrap_or(path))
 }
 
 fn guess(hooks: &Path) -> Result<Layout, Failure> {
@@ -162,7 +173,7 @@ fn is_dispatcher(hooks: &Path, part: Part) -> Result<bool, Failure> {
     if Found::at(&door)? != Found::Others || !is_executable(&door) || !door.with_extension("d").is_dir() {
         return Ok(false);
     }
-    Ok(speaks_of_a_directory(&fs::read(&door).map_err(Failure::io("read", &door))?))
+    Ok(speaks_of_a_directory(&files::read_hook(&door).map_err(Failure::io("read", &door))?))
 }
 
 /// `pre-receive.d/*`, `"${hookname}.d"/*` and the like.

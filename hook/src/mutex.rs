@@ -2,22 +2,28 @@
 //!
 //! `fence/mutex` is `flock`ed for as long as the log is read and written, never while waiting for a
 //! push. Somebody will delete it: after locking, its name must still lead to the file that was
-//! locked. And because it may be deleted while it is held, whoever holds it locks the log itself
-//! too; that is where two holders of two mutexes would meet.
+//! locked. And because it may be deleted while it is held, whoever holds it locks `fence/writer`,
+//! too; that is where two holders of two mutexes meet.
 //!
-//! Its content is a [`Witness`]: how far the log had been written when the lock was last let go.
+//! Whoever can open a file can lock it, writer or not. So these two can be opened by nobody who may not write
+//! here, and nothing else is ever locked: neither the log nor a directory.
+//!
+//! The mutex's content is a [`Witness`]: how far the log had been written when the lock was last let go.
 
 use crate::{
     clock::Patience,
-    files::{FenceDir, is_same_file},
+    directory::For,
+    files::FenceDir,
+    lock_holder::{self, Holder},
 };
 use git_fence_core::{FenceName, LineHash, Place, PushId, ReceivePack, Settlement, hash_line};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
     os::unix::fs::FileExt,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -25,16 +31,31 @@ use std::{
 /// The lock, held.
 #[derive(Debug)]
 #[must_use = "the lock is let go when this is dropped"]
-pub(crate) struct Mutex(File);
+pub(crate) struct Mutex {
+    file: File,
+    _writer: File,
+}
 
 /// Why the lock cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LockError {
     /// Somebody holds it, for longer than this push may wait.
-    #[error("the lock is held by another process")]
-    Held,
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Held(#[from] Held),
+    #[error("cannot lock '{}'", path.display())]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Which lock is held, and by whom.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the lock '{}' is held by {holder}", path.display())]
+pub(crate) struct Held {
+    path: PathBuf,
+    holder: Holder,
 }
 
 /// Where the log ended when the lock was last let go.
@@ -76,23 +97,25 @@ pub(crate) struct Unwritten {
 impl Mutex {
     /// Takes the lock, waiting as long as patience lasts.
     pub(crate) fn lock(dir: &FenceDir, patience: &Patience) -> Result<Mutex, LockError> {
-        let path = dir.mutex();
-        loop {
-            let file = dir.open_or_make(&path, OpenOptions::new().read(true).write(true))?;
-            wait_for_flock(&file, patience)?;
-            if is_same_file(&file, &path) {
-                return Ok(Mutex(file));
-            }
-            // Deleted or replaced between opening and locking: this lock locks nobody out.
-            if patience.left().is_zero() {
-                return Err(LockError::Held);
-            }
-        }
+        let file = lock_file(dir, &dir.mutex(), patience)?;
+        Ok(Mutex { file, _writer: lock_file(dir, &dir.writer(), patience)? })
+    }
+
+    /// Tries the lock without making anything, and lets it go again: who holds it for longer than `patience` lasts?
+    /// Says nothing to those who may not open it.
+    pub(crate) fn is_held(dir: &FenceDir, patience: &Patience) -> Option<Held> {
+        [dir.mutex(), dir.writer()].into_iter().find_map(|path| match dir.open(&path, For::Writing) {
+            Ok(file) => match wait_for_flock(&file, &path, patience) {
+                Err(LockError::Held(held)) => Some(held),
+                _ => None,
+            },
+            Err(_) => None,
+        })
     }
 
     /// What the last holder left, if it can be read.
     pub(crate) fn witness(&self) -> Option<Witness> {
-        Witness::read(&self.0)
+        Witness::read(&self.file)
     }
 
     /// Leaves word of where the log ends. Failing to is not worth a push: the witness only loses reach. Says whether
@@ -100,14 +123,14 @@ impl Mutex {
     pub(crate) fn leave(&self, witness: &Witness) -> bool {
         let mut line = serde_json::to_vec(witness).unwrap_or_default();
         line.push(b'\n');
-        self.0.write_all_at(&line, 0).is_ok()
+        self.file.write_all_at(&line, 0).is_ok()
     }
 }
 
 impl Witness {
     /// What the last holder of the lock left, looked up without taking it.
     pub(crate) fn look_up(dir: &FenceDir) -> Option<Witness> {
-        Witness::read(&File::open(dir.mutex()).ok()?)
+        Witness::read(&dir.open(&dir.mutex(), For::Reading).ok()?)
     }
 
     /// Of a log that is one synced line, `seq`, with its line feed.
@@ -155,18 +178,34 @@ impl Witness {
     }
 }
 
+/// Opens the lock file at `path`, making it where it is missing, and locks it.
+pub(crate) fn lock_file(dir: &FenceDir, path: &Path, patience: &Patience) -> Result<File, LockError> {
+    loop {
+        let opened = dir.lock_file(path);
+        let file = opened.map_err(|source| LockError::Io { path: path.to_owned(), source })?;
+        wait_for_flock(&file, path, patience)?;
+        if dir.leads_to(path, &file) {
+            return Ok(file);
+        }
+        // Deleted or replaced between opening and locking: this lock locks nobody out.
+        if patience.left().is_zero() {
+            return Err(Held { path: path.to_owned(), holder: Holder::Unknown }.into());
+        }
+    }
+}
+
 /// Takes an exclusive `flock`, trying again and again: there is no `flock` with a timeout.
-pub(crate) fn wait_for_flock(file: &File, patience: &Patience) -> Result<(), LockError> {
+fn wait_for_flock(file: &File, path: &Path, patience: &Patience) -> Result<(), LockError> {
     let mut pause = Duration::from_millis(1);
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::WOULDBLOCK) => {}
-            Err(e) => return Err(io::Error::from(e).into()),
+            Err(e) => return Err(LockError::Io { path: path.to_owned(), source: e.into() }),
         }
         let left = patience.left();
         if left.is_zero() {
-            return Err(LockError::Held);
+            return Err(Held { path: path.to_owned(), holder: lock_holder::of(file) }.into());
         }
         thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(10));
@@ -174,6 +213,7 @@ pub(crate) fn wait_for_flock(file: &File, patience: &Patience) -> Result<(), Loc
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "somebody else deletes and replaces files here")]
 mod tests {
     use super::*;
     use std::{fs, os::unix::fs::MetadataExt, time::Instant};
@@ -187,7 +227,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = FenceDir::at(temp.path().to_owned());
         let held = Mutex::lock(&dir, &patience(Duration::ZERO)).unwrap();
-        assert!(matches!(Mutex::lock(&dir, &patience(Duration::ZERO)), Err(LockError::Held)));
+        assert!(matches!(Mutex::lock(&dir, &patience(Duration::ZERO)), Err(LockError::Held(_))));
         drop(held);
         let _again = Mutex::lock(&dir, &patience(Duration::ZERO)).unwrap();
     }
@@ -214,7 +254,7 @@ mod tests {
         fs::write(dir.mutex(), "").unwrap();
         drop(held);
         let theirs = waiter.join().unwrap().unwrap();
-        assert_eq!(theirs.0.metadata().unwrap().ino(), fs::metadata(dir.mutex()).unwrap().ino());
+        assert_eq!(theirs.file.metadata().unwrap().ino(), fs::metadata(dir.mutex()).unwrap().ino());
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn unseen(receive_pack: Option<&ReceivePack>, settings: &Settings) -> Option<Rej
 /// A gate that was switched off says so once in the log, and settles what is over before refs move without it. It
 /// refuses nothing, so it waits for nothing but a moment for the lock.
 fn settle_before_it_is_off(record: &Record<'_>, settings: &Settings, repository: &Repository) {
-    if !record.dir.log().exists() {
+    if !record.dir.has(&record.dir.log()) {
         return;
     }
     if let Ok(mut store) = record.open(settings) {

@@ -111,9 +111,9 @@ impl Record<'_> {
     /// What a fence that cannot be used means for the push.
     pub(crate) fn broken(&self, error: &StoreError) -> Refusal {
         let mend = match error {
-            StoreError::Locked => {
-                let holder = "the fence's lock, held by another process".to_owned();
-                return Reject::Busy { fence: None, holder, waited: self.patience.spent() }.into();
+            StoreError::Locked(held) => {
+                let (holder, waited) = (held.to_string(), self.patience.spent());
+                return Reject::Busy { fence: None, holder, waited }.into();
             }
             StoreError::Damage(Damage::NoLog(_)) => {
                 "nothing was written. The server's operator begins it with  git-fence-hook install,  all marks at 0"

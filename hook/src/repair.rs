@@ -5,6 +5,7 @@
 //! it is the log all the same, and why. That is on record, and newer tokens may be forgotten by it.
 
 use crate::{
+    directory::For,
     failure::Failure,
     files::FenceDir,
     history,
@@ -16,7 +17,6 @@ use crate::{
 };
 use git_fence_core::{Event, Line, State};
 use std::{
-    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
@@ -31,6 +31,10 @@ enum Finding {
     TornLine(usize),
     /// A list of refs of a push that is settled.
     LeftoverPlan(PathBuf),
+    /// A file that an interrupted rotation has left.
+    LeftoverArchive(PathBuf),
+    /// In lines that the checkpoint is past: no push comes across it. Moved out of the way with them.
+    DamagedBefore(Damage),
     /// The log cannot be trusted as it stands: adopted as far as it can be read.
     Damaged(Damage),
 }
@@ -46,6 +50,14 @@ impl Finding {
             Finding::LeftoverPlan(path) => {
                 format!("'{}' belongs to no push in flight: it will be removed", path.display())
             }
+            Finding::LeftoverArchive(path) => format!(
+                "'{}' was left by a rotation that was interrupted, and its lines are in the file after it, too: it will be removed",
+                path.display()
+            ),
+            Finding::DamagedBefore(damage) => format!(
+                "{damage}: the checkpoint is past that line, and marks are what they were. \
+                 The lines so far will be moved, as they are, to a file of their own"
+            ),
             Finding::Damaged(damage) => format!(
                 "{damage}: the log will be taken as it is up to its last good line, and the rest set aside. \
                  What it no longer says is forgotten: marks may be lower than they were"
@@ -73,17 +85,18 @@ pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Env
             hint: "git-fence-hook repair --yes  does it; a damaged log also wants  --reason".to_owned(),
         });
     }
-    let damage = findings.iter().find_map(|finding| match finding {
-        Finding::Damaged(damage) => Some(damage),
-        _ => None,
-    });
+    let damage = findings.iter().find(|it| matches!(it, Finding::Damaged(_) | Finding::DamagedBefore(_)));
     match damage {
-        Some(damage) => adopt(&operator, damage, reason.unwrap_or_default())?,
-        None => drop(operator.lock()?.commit(Durability::Synced)?),
+        Some(Finding::Damaged(damage)) => adopt(&operator, damage, reason.unwrap_or_default())?,
+        Some(Finding::DamagedBefore(damage)) => move_away(&operator, damage, reason.unwrap_or_default())?,
+        _ => drop(operator.lock()?.commit(Durability::Synced)?),
+    }
+    if findings.iter().any(|finding| matches!(finding, Finding::LeftoverArchive(_))) {
+        operator.lock()?.remove_leftovers()?;
     }
     for finding in &findings {
         if let Finding::LeftoverPlan(path) = finding {
-            fs::remove_file(path).map_err(Failure::io("remove", path))?;
+            dir.remove(path).map_err(Failure::io("remove", path))?;
         }
     }
     writeln!(out, "done")?;
@@ -101,18 +114,27 @@ fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Failu
     operator.commit(store, repaired)
 }
 
+/// Goes on in a new file, from what the checkpoint and the lines after it add up to.
+fn move_away(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Failure> {
+    let reason = reason_given(reason)?;
+    let mut store = operator.lock()?;
+    store.append(Event::LogRepaired { found: damage.to_string(), reason, pusher: operator.name.clone() })?;
+    store.rotate(&operator.name)?;
+    Ok(())
+}
+
 /// Sets the log aside from line `seq` on: it may still be read, but it is not what was written. Nobody
 /// else writes meanwhile, since a log that is damaged refuses every push.
 fn set_aside_from(seq: u64, dir: &FenceDir) -> Result<(), Failure> {
     let log = dir.log();
-    let bytes = fs::read(&log).map_err(Failure::io("read", &log))?;
+    let bytes = dir.read(&log).map_err(Failure::io("read", &log))?;
     let mut start = 0;
     for line in bytes.split_inclusive(|b| *b == b'\n') {
         let is_it = serde_json::from_slice::<Line>(line).is_ok_and(|line| line.seq == seq);
         if is_it && start > 0 {
             let aside = dir.free_name_for_torn(start as u64);
             dir.replace(&aside, &bytes[start..], true).map_err(Failure::io("write", &aside))?;
-            let file = fs::OpenOptions::new().write(true).open(&log).map_err(Failure::io("open", &log))?;
+            let file = dir.open(&log, For::Writing).map_err(Failure::io("open", &log))?;
             return file.set_len(start as u64).map_err(Failure::io("truncate", &log));
         }
         start += line.len();
@@ -123,18 +145,21 @@ fn set_aside_from(seq: u64, dir: &FenceDir) -> Result<(), Failure> {
 /// What there is to put right, without changing anything.
 fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
-    if !dir.mutex().exists() {
+    if !dir.has(&dir.mutex()) {
         findings.push(Finding::NoMutex);
     }
     let witness = Witness::look_up(dir);
     let witness = witness.as_ref().map(|witness| (witness, boot));
     // As a push reads it, and then all of it: what a push would not notice is repaired too.
-    let read = history::current(dir, boot).and_then(|current| {
+    let seen_by_push = history::current(dir, boot);
+    let is_seen = seen_by_push.is_err();
+    let read = seen_by_push.and_then(|current| {
         if current.checkpoint_is_damaged {
             findings.push(Finding::DamagedCheckpoint);
         }
         Journal::read(&history::open(dir)?, &dir.log(), Start::Beginning, witness, |_| {})
     });
+    findings.extend(history::leftovers(dir).unwrap_or_default().into_iter().map(Finding::LeftoverArchive));
     match read {
         Ok(journal) => {
             if !journal.torn.is_empty() {
@@ -142,6 +167,7 @@ fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Finding>, Failure> {
             }
             findings.extend(leftover_plans(dir, &journal.state)?.into_iter().map(Finding::LeftoverPlan));
         }
+        Err(damage @ Damage::Line { .. }) if !is_seen => findings.push(Finding::DamagedBefore(damage)),
         Err(damage @ (Damage::Line { .. } | Damage::Cut { .. })) => findings.push(Finding::Damaged(damage)),
         Err(other) => return Err(other.into()),
     }
@@ -150,8 +176,8 @@ fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Finding>, Failure> {
 
 fn leftover_plans(dir: &FenceDir, state: &State) -> Result<Vec<PathBuf>, Failure> {
     let needed: Vec<PathBuf> = state.in_flight.iter().map(|flight| dir.plan_of(flight.push)).collect();
-    let entries = fs::read_dir(dir.path()).map_err(Failure::io("list", dir.path()))?;
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let names = dir.names().map_err(Failure::io("list", dir.path()))?;
+    let paths = names.iter().map(|name| dir.path().join(name));
     let is_plan =
         |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.starts_with("plan-"));
     Ok(paths.filter(|path| is_plan(path) && !needed.contains(path)).collect())

@@ -10,15 +10,17 @@
 use crate::{
     checkpoint::{Checkpoint, CheckpointFile, Head},
     clock::{self, Patience},
-    files::{FenceDir, is_same_file, room_for},
+    directory::For,
+    files::{FenceDir, room_for},
+    history,
     journal::{Damage, Journal, Start},
-    mutex::{LockError, Mutex, Turn, Unwritten, Witness, wait_for_flock},
+    mutex::{Held, LockError, Mutex, Turn, Unwritten, Witness},
 };
 use git_fence_core::{
     Event, Evidence, InFlight, LOG_VERSION, Line, LineHash, Plan, PlannedRef, PushId, Settlement, State, hash_line,
 };
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, Write as _},
     path::PathBuf,
 };
@@ -51,8 +53,8 @@ enum Belief {
 /// Why the store cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    #[error("the fence is locked by another process")]
-    Locked,
+    #[error(transparent)]
+    Locked(#[from] Held),
     #[error(transparent)]
     Damage(#[from] Damage),
     #[error("the list of refs of push {push}, '{}', is missing or damaged", path.display())]
@@ -105,9 +107,9 @@ impl Store {
         if !dir.path().is_dir() {
             return Err(Damage::NoLog(path).into());
         }
-        let mutex = Mutex::lock(dir, patience).map_err(|e| locking(e, dir.mutex()))?;
-        let log = lock_log(dir, patience)?;
-
+        let mutex = Mutex::lock(dir, patience).map_err(locking)?;
+        // Not before: whoever held the lock may have rotated, and what was the log is then an archive.
+        let log = open_log(dir)?;
         let (checkpoint, witness) = match belief {
             Belief::InAllThatSpeaksOfIt => (CheckpointFile::read(dir)?, mutex.witness()),
             Belief::InTheLogAlone => (CheckpointFile::Missing, Some(Witness::of_nothing())),
@@ -210,9 +212,9 @@ impl Store {
     /// Begins the log. Under the mutex: of two first pushes one begins it.
     pub(crate) fn begin(dir: &FenceDir, by: &str, boot: &str, patience: &Patience) -> Result<(), StoreError> {
         dir.make().map_err(Damage::io("make", dir.path()))?;
-        let mutex = Mutex::lock(dir, patience).map_err(|e| locking(e, dir.mutex()))?;
+        let mutex = Mutex::lock(dir, patience).map_err(locking)?;
         let path = dir.log();
-        if path.exists() {
+        if dir.has(&path) {
             return Ok(());
         }
         if let lost @ Damage::LostLog(_) = missing_log(dir) {
@@ -278,24 +280,24 @@ impl Store {
         let line = Line { seq: self.head.seq + 1, time: clock::now(), event: rotated, prev: self.head.hash.clone() };
         let bytes = serialise(&line);
         self.remove_if_there(self.dir.checkpoint())?;
-        // Links that an interrupted rotation left are not files of their own.
-        for left in self.dir.archives().map_err(Damage::io("list", self.dir.path()))? {
-            if is_same_file(&self.log, &left) {
-                self.remove_if_there(left)?;
-            }
-        }
-        fs::hard_link(&log, &archive).map_err(Damage::io("link", &archive))?;
+        self.remove_leftovers()?;
+        self.dir.link(&log, &archive).map_err(Damage::io("link", &archive))?;
         self.dir.replace(&log, &bytes, true).map_err(Damage::io("write", &log))?;
         self.dir.sync().map_err(Damage::io("sync", self.dir.path()))?;
         self.mutex.leave(&Witness::of_first_line(&self.boot, line.seq, &bytes));
         Ok(archive)
     }
 
-    fn remove_if_there(&self, path: PathBuf) -> Result<(), Damage> {
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Damage::io("remove", path)(e)),
-            _ => Ok(()),
+    /// Removes what an interrupted rotation left: no file of its own.
+    pub(crate) fn remove_leftovers(&self) -> Result<(), StoreError> {
+        for left in history::leftovers(&self.dir)? {
+            self.remove_if_there(left)?;
         }
+        Ok(())
+    }
+
+    fn remove_if_there(&self, path: PathBuf) -> Result<(), Damage> {
+        self.dir.remove(&path).map_err(Damage::io("remove", path))
     }
 
     /// Writes what was appended, and leaves word of it.
@@ -323,7 +325,7 @@ impl Store {
         self.pending.clear();
         self.written_end = end;
         for path in self.obsolete.drain(..) {
-            let _ = fs::remove_file(path);
+            let _ = self.dir.remove(&path);
         }
         Ok(())
     }
@@ -409,37 +411,25 @@ pub(crate) fn read_plan(dir: &FenceDir, flight: &InFlight) -> Result<Vec<Planned
         return Ok(flight.plan.refs.clone());
     }
     let path = dir.plan_of(flight.push);
-    let whole = fs::read(&path).ok().and_then(|bytes| flight.plan.read_back(&bytes));
+    let whole = dir.read(&path).ok().and_then(|bytes| flight.plan.read_back(&bytes));
     whole.ok_or(StoreError::PlanLost { push: flight.push, path })
 }
 
 /// A log that was never begun, or one that was and is gone.
 pub(crate) fn missing_log(dir: &FenceDir) -> Damage {
     let has_archives = dir.archives().is_ok_and(|archives| !archives.is_empty());
-    if has_archives || dir.checkpoint().exists() || Witness::look_up(dir).is_some() {
+    if has_archives || dir.has(&dir.checkpoint()) || Witness::look_up(dir).is_some() {
         Damage::LostLog(dir.log())
     } else {
         Damage::NoLog(dir.log())
     }
 }
 
-/// The log, locked too: where the mutex was deleted while somebody held it, two meet here. That one may have been
-/// rotating, and then what was waited for is the log no more.
-fn lock_log(dir: &FenceDir, patience: &Patience) -> Result<File, StoreError> {
-    let path = dir.log();
-    loop {
-        let log = match OpenOptions::new().read(true).append(true).open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing_log(dir).into()),
-            opened => opened.map_err(Damage::io("open", &path))?,
-        };
-        wait_for_flock(&log, patience).map_err(|e| locking(e, path.clone()))?;
-        if is_same_file(&log, &path) {
-            return Ok(log);
-        }
-        if patience.left().is_zero() {
-            return Err(StoreError::Locked);
-        }
-    }
+fn open_log(dir: &FenceDir) -> Result<File, StoreError> {
+    dir.open(&dir.log(), For::Appending).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => missing_log(dir).into(),
+        _ => Damage::io("open", dir.log())(e).into(),
+    })
 }
 
 fn serialise(line: &Line) -> Vec<u8> {
@@ -448,9 +438,9 @@ fn serialise(line: &Line) -> Vec<u8> {
     bytes
 }
 
-fn locking(error: LockError, path: PathBuf) -> StoreError {
+fn locking(error: LockError) -> StoreError {
     match error {
-        LockError::Held => StoreError::Locked,
-        LockError::Io(e) => Damage::io("lock", path)(e).into(),
+        LockError::Held(held) => held.into(),
+        LockError::Io { path, source } => Damage::io("lock", path)(source).into(),
     }
 }

@@ -5,27 +5,52 @@ use crate::{
     failure::Failure,
     files::FenceDir,
     git::Change,
-    mutex::{LockError, wait_for_flock},
+    mutex::{LockError, lock_file},
     repository::Repository,
 };
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     time::{Duration, Instant},
 };
 
-/// Lets nobody else install or uninstall here for as long as the file is held: two at once would take
-/// back each other's work. The directory itself is locked, so that no file is left behind; where a file
-/// system cannot do that, there are no two at once either, as far as anybody knows.
-pub(crate) fn alone_in(repository: &Repository) -> Result<Option<File>, Failure> {
-    let Ok(dir) = File::open(&repository.common_dir) else { return Ok(None) };
-    match wait_for_flock(&dir, &Patience::of(Duration::from_secs(60), Instant::now())) {
-        Err(LockError::Held) => Err(Failure::Other {
-            what: format!("somebody else is installing in '{}'", repository.common_dir.display()),
-            hint: "try again when they are done".to_owned(),
-        }),
-        Err(LockError::Io(_)) => Ok(None),
-        Ok(()) => Ok(Some(dir)),
+/// Nobody else installs or uninstalls here: two at once would take back each other's work.
+#[must_use = "others may install again when this is dropped"]
+pub(crate) struct Alone {
+    dir: FenceDir,
+    /// Whether there was no `fence/` before.
+    made: bool,
+    _locked: File,
+}
+
+/// Waits until nobody else installs or uninstalls here. A file in `fence/` is locked for that, which others cannot
+/// open, and not the repository's directory, which every reader can; it is gone again when it is let go.
+pub(crate) fn alone_in(dir: &FenceDir) -> Result<Alone, Failure> {
+    let patience = Patience::of(Duration::from_secs(60), Instant::now());
+    loop {
+        let made = dir.make().map_err(Failure::io("make", dir.path()))?;
+        match lock_file(dir, &dir.installing(), &patience) {
+            Ok(locked) => return Ok(Alone { dir: dir.clone(), made, _locked: locked }),
+            Err(LockError::Held(held)) => {
+                return Err(Failure::Other {
+                    what: format!("somebody else is installing here: {held}"),
+                    hint: "try again when they are done".to_owned(),
+                });
+            }
+            // Whoever was here has failed, and has taken the directory away again.
+            Err(LockError::Io { source, .. })
+                if source.kind() == io::ErrorKind::NotFound && !patience.left().is_zero() => {}
+            Err(LockError::Io { path, source }) => return Err(Failure::io("lock", path)(source)),
+        }
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = self.dir.remove(&self.dir.installing());
+        if self.made {
+            self.dir.remove_if_empty();
+        }
     }
 }
 
@@ -41,7 +66,8 @@ pub(crate) struct Undo<'a> {
 
 impl<'a> Undo<'a> {
     pub(crate) fn of(repository: &'a Repository, fence_dir: &'a FenceDir) -> Undo<'a> {
-        let fence_was_there = fence_dir.path().exists();
+        let is_anothers = |name: &std::ffi::OsString| fence_dir.path().join(name) != fence_dir.installing();
+        let fence_was_there = fence_dir.names().is_ok_and(|names| names.iter().any(is_anothers));
         Undo { repository, fence_dir, fence_was_there, changes: Vec::new(), is_over: false }
     }
 
@@ -72,7 +98,7 @@ impl Drop for Undo<'_> {
             let _ = change.undo(self.repository);
         }
         if !self.fence_was_there {
-            let _ = fs::remove_dir_all(self.fence_dir.path());
+            self.fence_dir.remove_all();
         }
     }
 }
@@ -80,7 +106,7 @@ impl Drop for Undo<'_> {
 /// What installing has changed so far.
 pub(crate) fn read_changes(dir: &FenceDir) -> Result<Vec<Change>, Failure> {
     let path = dir.changes();
-    let bytes = match fs::read(&path) {
+    let bytes = match dir.read(&path) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(Vec::new()),
         read => read.map_err(Failure::io("read", &path))?,
     };

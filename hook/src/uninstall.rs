@@ -2,7 +2,7 @@
 
 use crate::{
     failure::Failure,
-    files::FenceDir,
+    files::{self, FenceDir},
     git,
     hook_file::{Found, Part},
     kept_hook,
@@ -15,7 +15,6 @@ use crate::{
     undo::{alone_in, read_changes},
 };
 use std::{
-    fs,
     io::{self, Write as _},
     path::Path,
 };
@@ -50,10 +49,10 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
 fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failure> {
     let repository = Repository::find(dir, environment)?;
     git::trusts(&repository)?;
-    let _alone = alone_in(&repository)?;
+    let fence_dir = FenceDir::at(repository.fence_dir());
+    let _alone = if fence_dir.path().exists() { Some(alone_in(&fence_dir)?) } else { None };
     let site = Site::of(&repository, None)?;
     // Read before anything is taken away: nothing may be left half done because this cannot be read.
-    let fence_dir = FenceDir::at(repository.fence_dir());
     let changes = read_changes(&fence_dir)?;
     let mut lines = Vec::new();
     settle_first(dir, &fence_dir, environment);
@@ -66,11 +65,10 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failu
             lines.push(format!("setting   {} = {}  taken back", change.wish.key, change.wish.value));
         }
     }
-    match fs::remove_file(fence_dir.changes()) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Failure::io("remove", fence_dir.changes())(e)),
-        _ => {}
+    if fence_dir.has(&fence_dir.changes()) {
+        fence_dir.remove(&fence_dir.changes()).map_err(Failure::io("remove", fence_dir.changes()))?;
     }
-    if !lines.is_empty() && fence_dir.log().exists() {
+    if !lines.is_empty() && fence_dir.has(&fence_dir.log()) {
         lines.push(format!(
             "log       {}  stays: it is the record, and where the fence goes on",
             fence_dir.log().display()
@@ -82,7 +80,7 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failu
 /// What is over is settled while the gate still stands: afterwards refs move without it. A fence that cannot be
 /// settled is no reason to leave the gate in.
 fn settle_first(dir: &Path, fence_dir: &FenceDir, environment: &Environment) {
-    if !fence_dir.log().exists() {
+    if !fence_dir.has(&fence_dir.log()) {
         return;
     }
     let settled = Operator::at(dir, environment).and_then(|operator| Ok(operator.lock()?.commit(Durability::Lazy)?));
@@ -99,7 +97,7 @@ fn take_out(hook: &Path) -> Result<Option<String>, Failure> {
             Some(format!("hook      {}  is the one that was there before", hook.display()))
         }
         Found::Ours(_) => {
-            fs::remove_file(hook).map_err(Failure::io("remove", hook))?;
+            files::remove(hook).map_err(Failure::io("remove", hook))?;
             Some(format!("hook      {}  removed", hook.display()))
         }
         Found::Nothing | Found::Others | Found::NoHook => None,

@@ -334,39 +334,40 @@ fn a_lock_that_is_never_let_go_is_waited_for_with_a_bound() {
 }
 
 /// Two processes with two mutexes, because somebody deleted the first while it was held, still
-/// meet at the log.
+/// meet at the other lock.
 #[test]
 fn a_mutex_that_is_deleted_while_it_is_held_still_keeps_others_out() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "200ms");
-    let log = std::fs::File::open(world.fence_file("audit.jsonl")).unwrap();
-    log.lock().unwrap();
+    world.push_token("main", "1").assert_landed();
+    let holder = std::fs::File::open(world.fence_file("writer")).unwrap();
+    holder.lock().unwrap();
     std::fs::remove_file(world.fence_file("mutex")).unwrap();
     world.push_token("main", "5").assert_refused("FENCE-BUSY");
-    log.unlock().unwrap();
+    holder.unlock().unwrap();
     world.push_token("main", "5").assert_landed();
     world.assert_log_is_whole();
 }
 
-/// The mutex was deleted while somebody rotated: the next to come has another one, and waits at the old log.
+/// What was the log when somebody began to wait for the lock may be an archive when they have it.
 #[test]
-fn whoever_waited_at_a_log_that_was_rotated_goes_on_with_the_new_one() {
+fn whoever_waited_while_the_log_was_rotated_goes_on_with_the_new_one() {
     let world = World::new(&any_git());
     world.configure("fence.wait", FOREVER);
     world.push_token("main", "5").assert_landed();
     let path = world.fence_file("audit.jsonl");
-    let old = std::fs::File::open(&path).unwrap();
-    old.lock().unwrap();
-    std::fs::remove_file(world.fence_file("mutex")).unwrap();
+    let lock = world.fence_file("writer");
+    let held = std::fs::File::open(&lock).unwrap();
+    held.lock().unwrap();
     let push = world.start_push("main", "6");
-    wait_until("it waits at the old log", || a_hook_has_open(&path));
+    wait_until("it waits for the lock", || a_hook_has_open(&lock));
     // What a rotation does to the name, without the lines that it would move.
     let (archive, new) = (world.path("archive"), world.path("new"));
     std::fs::copy(&path, &new).unwrap();
     std::fs::hard_link(&path, &archive).unwrap();
     std::fs::rename(&new, &path).unwrap();
     let before = std::fs::read(&archive).unwrap();
-    old.unlock().unwrap();
+    held.unlock().unwrap();
     push.wait().assert_landed();
     assert_eq!(std::fs::read(&archive).unwrap(), before);
     assert_eq!(world.mark(), 6);

@@ -281,7 +281,7 @@ fn many_who_install_at_once_leave_one_whole_gate() {
 fn an_install_that_is_killed_leaves_a_hook_in_place_and_is_completed_by_the_next() {
     assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
     let mut killed = 0;
-    for call in ["mkdir", "unlink", "rename", "linkat", "symlinkat,symlink", "chmod", "fchmod", "ftruncate", "write"] {
+    for call in ["mkdirat", "unlinkat", "renameat", "linkat", "symlinkat", "fchmod", "flock", "write", "pwrite64"] {
         for at in 1.. {
             let world = world_with_hook(&any_git(), "");
             world.write_hook("helper", "");

@@ -188,7 +188,7 @@ fn a_rotation_killed_at_any_system_call_loses_nothing() {
     }
     println!("killed at {killed} of {} system calls", calls.len());
     assert!(killed > 50 && killed * 10 > calls.len() * 9, "killed at {killed} of {}", calls.len());
-    for needed in ["linkat", "rename", "fsync", "pwrite64"] {
+    for needed in ["linkat", "renameat", "fsync", "pwrite64"] {
         assert!(calls.iter().any(|call| call.kill().contains(&format!("={needed}:"))), "{needed} is not among them");
     }
     world.push_token("main", "5").assert_refused("FENCE-STALE");

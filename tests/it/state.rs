@@ -299,15 +299,17 @@ fn a_directory_that_cannot_be_written_refuses() {
         let path = if file == "." { dir.clone() } else { dir.join(file) };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
-    for (file, bits) in [("mutex", 0o444), ("audit.jsonl", 0o444), ("audit.jsonl", 0o000), (".", 0o000)] {
-        for (file, bits) in [(".", 0o777), ("mutex", 0o666), ("audit.jsonl", 0o666), (file, bits)] {
+    for (file, bits) in
+        [("mutex", 0o444), ("writer", 0o444), ("audit.jsonl", 0o444), ("audit.jsonl", 0o000), (".", 0o000)]
+    {
+        for (file, bits) in [(".", 0o777), ("mutex", 0o666), ("writer", 0o666), ("audit.jsonl", 0o666), (file, bits)] {
             mode(file, bits);
         }
         let pushed = world.push_token("main", "6");
         pushed.assert_refused("FENCE-BROKEN");
         assert!(pushed.text.contains("fence/"), "names the file: {}", pushed.text);
     }
-    for (file, bits) in [(".", 0o777), ("mutex", 0o666), ("audit.jsonl", 0o666)] {
+    for (file, bits) in [(".", 0o777), ("mutex", 0o666), ("writer", 0o666), ("audit.jsonl", 0o666)] {
         mode(file, bits);
     }
     world.push_token("main", "6").assert_landed();
@@ -403,7 +405,8 @@ fn files_keep_the_permissions_and_owner_of_the_directory() {
     world.push_token("main", "5").assert_landed();
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(world.server().join("fence")), mode(world.server()));
-    for file in ["audit.jsonl", "mutex"] {
-        assert_eq!(mode(world.fence_file(file)), mode(world.server()) & 0o666, "{file}");
+    assert_eq!(mode(world.fence_file("audit.jsonl")), mode(world.server()) & 0o666);
+    for lock in ["mutex", "writer"] {
+        assert_eq!(mode(world.fence_file(lock)), 0o660, "{lock}: nothing for those who may only read");
     }
 }

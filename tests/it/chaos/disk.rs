@@ -80,11 +80,14 @@ impl Disk {
         (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
     }
 
+    /// The names that a call is about, counted from the directory that it names first, if it names one.
+    fn names_in(&self, call: &Call) -> Vec<String> {
+        let from = call.fd.as_ref().map_or(Path::new(""), |(_, dir)| Path::new(dir));
+        call.strings.iter().filter_map(|path| self.name_of(from.join(lossy(path)).to_str()?)).collect()
+    }
+
     fn opened(&mut self, call: &Call) -> bool {
-        let (Some(fd), Some(name)) = (call.result, call.strings.last().and_then(|path| self.name_of(&lossy(path))))
-        else {
-            return false;
-        };
+        let (Some(fd), Some(name)) = (call.result, self.names_in(call).pop()) else { return false };
         let is_new = !self.names.contains_key(&name);
         if is_new {
             self.inodes.push(Inode::default());
@@ -134,7 +137,7 @@ impl Disk {
     }
 
     fn rename(&mut self, call: &Call) -> bool {
-        let names: Vec<String> = call.strings.iter().filter_map(|path| self.name_of(&lossy(path))).collect();
+        let names = self.names_in(call);
         let [from, to] = &names[..] else { return false };
         let Some(inode) = self.names.remove(from) else { return false };
         self.names.insert(to.clone(), inode);
@@ -142,7 +145,7 @@ impl Disk {
     }
 
     fn unlink(&mut self, call: &Call) -> bool {
-        let name = call.strings.last().and_then(|path| self.name_of(&lossy(path)));
+        let name = self.names_in(call).pop();
         name.is_some_and(|name| self.names.remove(&name).is_some())
     }
 
@@ -238,4 +241,12 @@ fn what_is_not_synced_is_lost_with_the_power() {
     assert_eq!(disk.after(Loss::Everything)["log"], b"one\n", "the name was not synced");
     disk.take(&format!("fsync(5<{}>) = 0", hex("/f")));
     assert_eq!(disk.after(Loss::Everything)["log"], b"new\n");
+    // The same by names that count from an open directory.
+    let (dir, log, fresh) = (hex("/f"), hex("log"), hex("log.new"));
+    disk.take(&format!("openat(6<{dir}>, \"{fresh}\", O_RDWR|O_CREAT|O_EXCL) = 7<{}>", hex("/f/log.new")));
+    disk.take(&format!("write(7<{}>, \"{}\", 2) = 2", hex("/f/log.new"), hex("2\n")));
+    disk.take(&format!("renameat(6<{dir}>, \"{fresh}\", 6<{dir}>, \"{log}\") = 0"));
+    assert_eq!(disk.after(Loss::Nothing), [("log".to_owned(), b"2\n".to_vec())].into());
+    disk.take(&format!("unlinkat(6<{dir}>, \"{log}\", 0) = 0"));
+    assert_eq!(disk.after(Loss::Nothing), Files::new());
 }

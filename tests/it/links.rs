@@ -1,0 +1,189 @@
+//! Links that whoever owns the repository has put where others write: nobody follows them, root least of all.
+
+use crate::support::{World, any_git, text, tree};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const COMMANDS: [&[&str]; 8] = [
+    &["raise", "--to", "30", "--reason", "x"],
+    &["rotate"],
+    &["repair", "--yes", "--reason", "x"],
+    &["lower", "--to", "3", "--expect", "30", "--reason", "x"],
+    &["install", "--observe"],
+    &["uninstall"],
+    &["install", "--allow-tokenless"],
+    &["rotate"],
+];
+
+/// What others own: names, modes, owners and content must be what they were.
+fn victims(world: &World) -> Vec<(String, u32, Vec<u8>, u32)> {
+    let dir = world.path("victims");
+    let owner = |name: &str| fs::symlink_metadata(dir.join(name)).unwrap().uid();
+    tree(&dir).into_iter().map(|(name, mode, content)| (name.clone(), mode, content, owner(&name))).collect()
+}
+
+fn world_with_victims() -> World {
+    let world = World::new(&any_git());
+    for token in 1..=5 {
+        world.push_token("main", &token.to_string()).assert_landed();
+    }
+    fs::create_dir_all(world.path("victims/dir")).unwrap();
+    fs::create_dir(world.path("victims/empty")).unwrap();
+    for name in ["file", "dir/pre-receive", "dir/mutex", "dir/audit.jsonl"] {
+        let path = world.path("victims").join(name);
+        fs::write(&path, "#!/bin/sh\n# precious\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    }
+    fs::set_permissions(world.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    world
+}
+
+/// The repository belongs to somebody else, where that can be had: what root makes there is given away.
+fn give_away(world: &World) -> bool {
+    Command::new("chown").arg("-hR").arg("65534:65534").arg(world.server()).status().unwrap().success()
+}
+
+fn run_all(world: &World) -> String {
+    let mut said = String::new();
+    for args in COMMANDS {
+        let ran = world.hook_program().args(args).arg(world.server()).output().unwrap();
+        said += &text(&ran.stderr);
+    }
+    said
+}
+
+fn put(link: &Path, target: &Path) {
+    let _ = fs::remove_file(link);
+    let _ = fs::remove_dir_all(link);
+    symlink(target, link).unwrap();
+}
+
+#[test]
+fn no_link_is_followed_by_whatever_writes_the_fence_or_the_hooks() {
+    let names = [
+        "fence/mutex",
+        "fence/writer",
+        "fence/installing",
+        "fence/audit.jsonl",
+        "fence/audit.new",
+        "fence/state.json",
+        "fence/state.new",
+        "fence/installed.json",
+        "fence/installed.new",
+        "hooks/pre-receive.git-fence-new",
+    ];
+    for name in names {
+        for target in ["victims/file", "victims/not-there"] {
+            let world = world_with_victims();
+            let before = victims(&world);
+            put(&world.server().join(name), &world.path(target));
+            world.push_token("main", "6");
+            put(&world.server().join(name), &world.path(target));
+            give_away(&world);
+            run_all(&world);
+            assert!(victims(&world) == before, "{name} -> {target}");
+        }
+    }
+}
+
+#[test]
+fn no_directory_is_reached_through_a_link() {
+    for (name, target) in [
+        ("fence", "victims/dir"),
+        ("fence", "victims/empty"),
+        ("hooks", "victims/dir"),
+        ("hooks", "victims/empty"),
+        ("hooks/kept-by-git-fence", "victims/empty"),
+        ("hooks/pre-receive.d", "victims/dir"),
+    ] {
+        let world = world_with_victims();
+        if name.contains('/') {
+            world.write_hook("pre-receive", "for hook in hooks/pre-receive.d/*; do :; done");
+        }
+        let before = victims(&world);
+        put(&world.server().join(name), &world.path(target));
+        give_away(&world);
+        let said = run_all(&world);
+        assert!(victims(&world) == before, "{name} -> {target}");
+        assert!(said.contains("is a link"), "{name} -> {target}: {said}");
+    }
+}
+
+/// A name that the next push or rotation will use can be guessed.
+#[test]
+fn a_link_in_the_place_of_a_file_to_come_is_not_followed() {
+    let world = world_with_victims();
+    world.push_token("main", "6").assert_landed();
+    let before = victims(&world);
+    let next = world.audit().last().unwrap()["seq"].as_u64().unwrap();
+    for seq in next..next + 20 {
+        for name in [format!("audit-{seq:012}.jsonl"), format!("plan-{seq}.jsonl"), format!("plan-{seq}.new")] {
+            put(&world.fence_file(&name), &world.path("victims/not-there"));
+        }
+    }
+    let log = world.fence_file("audit.jsonl");
+    let length = fs::metadata(&log).unwrap().len();
+    fs::write(&log, [&fs::read(&log).unwrap()[..], b"{\"torn"].concat()).unwrap();
+    for name in [format!("torn-{length}"), format!("torn-{length}-2"), format!("torn-{length}.new")] {
+        put(&world.fence_file(&name), &world.path("victims/file"));
+    }
+    let refspecs: Vec<String> = (0..100).map(|n| format!("HEAD:refs/heads/many/{n}")).collect();
+    let refspecs: Vec<&str> = refspecs.iter().map(String::as_str).collect();
+    world.push(&refspecs, &["fence-token=8"]).assert_landed();
+    give_away(&world);
+    run_all(&world);
+    assert!(victims(&world) == before);
+}
+
+/// Opening a pipe waits for its other end, and writing to a device is not writing a file.
+#[test]
+fn only_regular_files_are_opened_and_nothing_hangs() {
+    for name in ["mutex", "writer", "audit.jsonl", "state.json", "installed.json", "audit.new", "installing"] {
+        let world = world_with_victims();
+        let path = world.fence_file(name);
+        let _ = fs::remove_file(&path);
+        world.ok(Command::new("mkfifo").arg(&path));
+        world.push_token("main", "6");
+        let said = run_all(&world);
+        let is_ours_to_replace = ["audit.new", "state.new"].contains(&name);
+        assert!(is_ours_to_replace || said.contains("not a regular file"), "{name}: {said}");
+    }
+}
+
+/// A hard link needs no more than a name: where the system lets everybody make one, root must not write through it.
+#[test]
+fn root_writes_to_no_file_of_somebody_else_through_a_hard_link() {
+    let world = world_with_victims();
+    if !give_away(&world) {
+        return; // Only root can give files away.
+    }
+    let before = victims(&world);
+    for name in ["mutex", "writer", "audit.new", "installed.new", "installing"] {
+        let path: PathBuf = world.fence_file(name);
+        let _ = fs::remove_file(&path);
+        fs::hard_link(world.path("victims/file"), &path).unwrap();
+        run_all(&world);
+        let _ = fs::remove_file(&path);
+        assert!(victims(&world) == before, "{name}");
+    }
+}
+
+/// The settings are changed as the repository's owner: root would write wherever a link leads.
+#[test]
+fn root_changes_no_settings_through_a_link() {
+    let world = world_with_victims();
+    if !give_away(&world) {
+        return; // Only root can give files away.
+    }
+    let config = world.server().join("config");
+    let victim = world.path("victims/config");
+    fs::copy(&config, &victim).unwrap();
+    let before = victims(&world);
+    put(&config, &victim);
+    world.hook_program().args(["install", "--observe"]).arg(world.server()).output().unwrap();
+    assert!(victims(&world) == before);
+}

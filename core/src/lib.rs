@@ -91,7 +91,7 @@ pub use push::{Command, Push, PushError};
 pub use rules::{Accept, Mode, Rules, Settings, Syslog, Trailers};
 pub use settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle, settle_as_reported};
 pub use spread::Spread;
-pub use stamp::Stamp;
+pub use stamp::{Stamp, boottime_offset_ns};
 pub use tally::{FenceTally, Observed, Tally};
 pub use token::{Mark, Token, TokenError};
 pub use verdict::{Code, HeldBy, Reject};

@@ -12,7 +12,7 @@ pub struct Place {
     pub machine: Option<String>,
     /// The inode of the process namespace: pids mean something only within one.
     pub pid_ns: u64,
-    /// Milliseconds since the boot, suspend included.
+    /// Milliseconds since the boot, suspend included, as the machine's first time namespace counts them.
     pub uptime_ms: u64,
 }
 
@@ -21,7 +21,8 @@ pub struct Place {
 pub struct ReceivePack {
     /// Its pid in [`Place::pid_ns`].
     pub pid: u32,
-    /// Its start, in clock ticks since boot: tells it from a later process with its pid.
+    /// Its start, in clock ticks since boot as the machine's first time namespace counts them: tells it from a
+    /// later process with its pid. 0 where that cannot be told.
     pub start: u64,
     /// The inode of its pidfd, where the kernel gives each process its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

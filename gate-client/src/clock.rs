@@ -1,8 +1,8 @@
 //! The clocks: the one place that asks the time.
 
 use crate::surroundings::Environment;
-use git_fence_core::Stamp;
-use std::{fs, time::Duration};
+use git_fence_core::{Stamp, boottime_offset_ns};
+use std::{fs, sync::OnceLock, time::Duration};
 
 /// A clock of this machine. Tests set it wrong on purpose.
 #[derive(Debug, Clone)]
@@ -27,10 +27,16 @@ impl Clock {
     }
 }
 
-/// Milliseconds since boot by the clock that counts suspend.
+/// Milliseconds since boot by the clock that counts suspend, the same in every time namespace.
 fn uptime_ms() -> u64 {
+    static OFFSET: OnceLock<i128> = OnceLock::new();
+    let offset = OFFSET.get_or_init(|| {
+        let shown = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        boottime_offset_ns(&shown).unwrap_or(0)
+    });
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
+    let shown = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
+    u64::try_from((shown - offset) / 1_000_000).unwrap_or(0)
 }
 
 /// The moment `later` after `stamp`.

@@ -1,8 +1,12 @@
 //! The clocks: the one place that asks the time.
 
-use git_fence_core::{Place, Stamp};
+use git_fence_core::{Place, Stamp, boottime_offset_ns};
 use jiff::Timestamp;
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 /// Now, as the log writes it: RFC 3339, UTC, milliseconds.
 pub(crate) fn now() -> String {
@@ -29,7 +33,7 @@ pub(crate) fn booted_after(time: &str) -> bool {
 }
 
 /// How long ago a file was last written; nothing where that is in the future.
-pub(crate) fn age_of(file: &std::fs::Metadata) -> Duration {
+pub(crate) fn age_of(file: &fs::Metadata) -> Duration {
     file.modified().ok().and_then(|then| then.elapsed().ok()).unwrap_or_default()
 }
 
@@ -45,10 +49,20 @@ pub(crate) fn written(stamp: &Stamp) -> String {
     format!("{:.3}", time.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
-/// Milliseconds since boot by the clock that counts suspend.
+/// Milliseconds since boot by the clock that counts suspend, the same in every time namespace.
 pub(crate) fn uptime_ms() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
+    let shown = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
+    u64::try_from((shown - namespace_offset_ns()) / 1_000_000).unwrap_or(0)
+}
+
+/// By how much all that counts since the boot is ahead in the time namespace of this process.
+pub(crate) fn namespace_offset_ns() -> i128 {
+    static OFFSET: OnceLock<i128> = OnceLock::new();
+    *OFFSET.get_or_init(|| {
+        let shown = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        boottime_offset_ns(&shown).unwrap_or(0)
+    })
 }
 
 /// How long a push may wait, in all, whatever it waits for.

@@ -141,7 +141,26 @@ pub(crate) fn ask_to_end(pidfd: &OwnedFd) -> io::Result<()> {
 }
 
 fn is_anothers(pid: Pid, process: &ReceivePack) -> bool {
-    Stat::read(pid).is_some_and(|stat| stat.start != process.start)
+    Stat::read(pid).is_some_and(|stat| differ(stat.start, process.start))
+}
+
+/// Whether two starts are of two processes: known to be, and not merely unknown.
+fn differ(one: u64, other: u64) -> bool {
+    one != UNKNOWN && other != UNKNOWN && one != other
+}
+
+/// A start that cannot be told.
+const UNKNOWN: u64 = 0;
+/// What a clock tick is to programs.
+const TICK_NS: i128 = 10_000_000;
+
+/// The start of a process as the machine's first time namespace counts it, out of what is shown in one whose clock is
+/// ahead by `offset_ns`. The kernel rounds what it shows: with a part of a tick nobody can tell.
+fn start_since_boot(shown: u64, offset_ns: i128) -> u64 {
+    if offset_ns % TICK_NS != 0 {
+        return UNKNOWN;
+    }
+    u64::try_from(i128::from(shown) - offset_ns / TICK_NS).unwrap_or(UNKNOWN)
 }
 
 fn inode(pidfd: &OwnedFd) -> Option<u64> {
@@ -156,7 +175,8 @@ struct Stat {
 
 impl Stat {
     fn read(pid: Pid) -> Option<Stat> {
-        Stat::parse(&fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
+        let stat = Stat::parse(&fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)?;
+        Some(Stat { start: start_since_boot(stat.start, clock::namespace_offset_ns()), ..stat })
     }
 
     /// The command's name, field 2, is in parentheses and may hold anything, parentheses too.
@@ -201,6 +221,21 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.parent.map(Pid::as_raw_pid), stat.start), (Some(42), 12345));
         assert!(Stat::parse(b"7 (x").is_none());
+    }
+
+    /// One process, looked at from two time namespaces, is one.
+    #[test]
+    fn a_start_is_counted_alike_in_every_time_namespace_or_is_unknown() {
+        for (shown, offset_ns, start) in [
+            (500, 0, 500),
+            (500 + 8_640_000, 86_400_000_000_000, 500),
+            (200, -3_000_000_000, 500),
+            (500, 5_000_000, UNKNOWN),
+            (5, 1_000_000_000, UNKNOWN),
+        ] {
+            assert_eq!(start_since_boot(shown, offset_ns), start, "{shown} {offset_ns}");
+        }
+        assert!(differ(500, 501) && !differ(500, 500) && !differ(UNKNOWN, 500) && !differ(500, UNKNOWN));
     }
 
     fn identity(pid: u32) -> ReceivePack {

@@ -29,6 +29,7 @@ mod spent_at_once;
 mod state;
 mod stats;
 mod support;
+mod time_namespaces;
 mod tokens;
 mod whose_settings;
 mod window;

@@ -29,6 +29,11 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
     let mut findings: Vec<Finding> = writable(repository, &dir).into_iter().collect();
+    findings.extend(irregular(&dir, settings));
+    if findings.iter().any(|finding| finding.name == "fence-not-a-file") {
+        // Nothing can be read there, and that is why.
+        return Ok(findings);
+    }
     findings.extend(lock_checks::check(&dir));
     let state = match audit::check(&dir, &here) {
         Ok(journal) => {
@@ -83,6 +88,27 @@ fn writable(repository: &Repository, dir: &FenceDir) -> Option<Finding> {
         }
     }
     None
+}
+
+/// Links, and what else is not opened.
+fn irregular(dir: &FenceDir, settings: &Settings) -> Vec<Finding> {
+    let paths = [dir.path().to_owned(), dir.log(), dir.mutex(), dir.writer(), dir.checkpoint()];
+    let finding = |path: &PathBuf| {
+        let is_made_again = *path != dir.path() && *path != dir.log();
+        let what = if path == dir.path() { "directory" } else { "regular file" };
+        let then = if is_made_again { "It is made again" } else { "Put in its place what it stands for" };
+        Finding {
+            name: "fence-not-a-file",
+            severity: Severity::Error,
+            sentence: format!(
+                "'{}' is not a {what}, and no link is followed here: {}. {then}",
+                path.display(),
+                what_pushes_meet(settings)
+            ),
+            mend: is_made_again.then(|| format!("rm {}", quoted(path))),
+        }
+    };
+    paths.iter().filter(|path| dir.is_irregular(path)).map(finding).collect()
 }
 
 /// What becomes of pushes where the log cannot be used.

@@ -92,6 +92,17 @@ impl FenceDir {
         Directory::open(&self.0).and_then(|dir| dir.look(name_of(path))).is_ok()
     }
 
+    /// Whether there is something at `path` that is not opened: the directory itself or a file in it, where a link
+    /// or something else stands in its place.
+    pub(crate) fn is_irregular(&self, path: &Path) -> bool {
+        let (found, expected) = if path == self.0 {
+            (rustix::fs::lstat(path).map_err(io::Error::from), FileType::Directory)
+        } else {
+            (Directory::open(&self.0).and_then(|dir| dir.look(name_of(path))), FileType::RegularFile)
+        };
+        found.is_ok_and(|found| kind(&found) != expected)
+    }
+
     /// Makes the directory, with the owner and permissions of the git directory it lies in. Says whether it
     /// was not there yet.
     pub(crate) fn make(&self) -> io::Result<bool> {
@@ -136,11 +147,14 @@ impl FenceDir {
     pub(crate) fn lock_file(&self, path: &Path) -> io::Result<File> {
         let dir = Directory::open(&self.0)?;
         let mode = mode_of_locks(dir.stat()?.st_mode);
-        match dir.create(name_of(path), mode) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made,
-        }
-        let file = dir.file(name_of(path), For::Writing)?;
+        let opened = match dir.file(name_of(path), For::Writing) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match dir.create(name_of(path), mode) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => dir.file(name_of(path), For::Writing),
+                made => return made,
+            },
+            opened => opened,
+        };
+        let file = opened?;
         let found = rustix::fs::fstat(&file)?;
         let euid = rustix::process::geteuid();
         if is_too_open(found.st_mode, mode) && (euid.is_root() || found.st_uid == euid.as_raw()) {

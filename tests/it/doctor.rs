@@ -134,6 +134,13 @@ fn a_fence_whose_files_are_damaged_is_found_and_mended() {
             let lines = fs::read_to_string(log(world)).unwrap();
             fs::write(log(world), lines + "{\"seq\":").unwrap();
         });
+        for name in ["mutex", "writer", "state.json"] {
+            mended("fence-not-a-file", "error", &|world| {
+                let _ = fs::remove_file(world.fence_file(name));
+                std::os::unix::fs::symlink("/dev/null", world.fence_file(name)).unwrap();
+                world.push_token("main", "6").assert_refused("FENCE-BROKEN");
+            });
+        }
         mended("checkpoint-damaged", "warning", &|world| fs::write(world.fence_file("state.json"), "{}").unwrap());
     }
 }

@@ -95,21 +95,49 @@ impl Directory {
     }
 
     /// Makes a directory in this one, with its owner and permissions. Says whether it was not there yet.
+    ///
+    /// It gets its name when it is ready: somebody else may be waiting to use it.
     pub(crate) fn make_inner(&self, name: &OsStr) -> io::Result<bool> {
-        match rustix::fs::mkdirat(&self.0, name, Mode::RWXU) {
-            Err(Errno::EXIST) => return self.inner(name).map(|_| false),
-            made => made?,
+        match self.inner(name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            there => return there.map(|_| false),
         }
-        let inner = self.inner(name)?;
-        let like = self.stat()?;
+        let prefix = [name.as_bytes(), b".making-"].concat();
+        // What somebody has left who was killed right here. Whoever is at it right now begins again.
+        for left in self.names()?.iter().filter(|left| left.as_bytes().starts_with(&prefix)) {
+            let _ = self.remove_empty(left);
+        }
+        let making = OsString::from_vec([&prefix[..], std::process::id().to_string().as_bytes()].concat());
+        let made = self.prepare(&making).and_then(|()| self.rename(&making, self, name));
+        if made.is_err() {
+            let _ = self.remove_empty(&making);
+        }
+        match made {
+            Ok(()) => Ok(true),
+            // Two at once: the other one was first, or has removed this one.
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => self.inner(name).map(|_| false),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {
+                self.make_inner(name)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn prepare(&self, name: &OsStr) -> io::Result<()> {
+        rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
+        let (made, like) = (self.inner(name)?, self.stat()?);
         // Between making and opening it, somebody may have put another in its place. An empty one is as good.
-        if !inner.names()?.is_empty() {
-            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        if !made.names()?.is_empty() {
+            return Err(io::Error::other("somebody else has put something into a directory that is just being made"));
         }
-        let inner = inner.readable()?;
-        rustix::fs::fchmod(&inner, Mode::from_raw_mode(like.st_mode & 0o7777))?;
-        give_to_owner(&inner, &like)?;
-        Ok(true)
+        let made = made.readable()?;
+        rustix::fs::fchmod(&made, Mode::from_raw_mode(like.st_mode & 0o7777))?;
+        give_to_owner(&made, &like)
+    }
+
+    /// Removes a directory that nothing is in.
+    fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
     /// What is there under `name`: of a link, the link.

@@ -102,7 +102,7 @@ pub fn checkpoint(bytes: &[u8]) {
     let is_same = matches!(&again, Ok(CheckpointFile::Good(again)) if is_same(again, &checkpoint));
     assert!(is_same || grammar::has_fractions(&written), "{written}");
     let end = checkpoint.head.end;
-    let start = Start::Checkpoint(Box::new(checkpoint));
+    let start = Start::Checkpoint(checkpoint);
     let mut length = 0;
     let read =
         Journal::read(&file_of(log), Path::new("log"), start, None, |read| length += read.bytes.len() as u64 + 1);

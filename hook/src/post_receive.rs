@@ -14,6 +14,7 @@ use crate::{
     store::{Durability, Store, StoreError},
     surroundings::Environment,
     syslog, voice,
+    whose::Asker,
 };
 use git_fence_core::{
     Command, Evidence, InFlight, LeasePart, Line, Place, PlannedRef, Push, ReceivePack, Rules, Settings,
@@ -67,7 +68,8 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
     let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
     let receive_pack = process::receive_packs_above().next();
     let git = receive_pack.as_ref().and_then(process::program_of);
-    let repository = Repository::open(&git_dir, git.as_deref(), environment).map_err(|e| e.to_string())?;
+    let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);
+    let repository = repository.map_err(|e| e.to_string())?;
     let dir = FenceDir::at(repository.fence_dir());
     if !dir.log().exists() {
         return Ok(());

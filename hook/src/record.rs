@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The lock is held for moments only. So long it is waited for even where patience has run out, or
 /// a refusal would go unrecorded because another is just being written.
-const GRACE: Duration = Duration::from_secs(2);
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// What every line about this push has in common.
 pub(crate) struct Record<'a> {

@@ -317,7 +317,7 @@ mod tests {
         }
         let path = Config::from_bytes_no_includes(
             b"[fence]\n syslog = /run/\xff",
-            gix::config::file::Metadata::api(),
+            Metadata::api(),
             gix::config::file::init::Options::default(),
         );
         assert!(read(&path.unwrap()).is_err(), "a path that cannot be used is not none");

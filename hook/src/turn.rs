@@ -21,7 +21,7 @@ pub(crate) fn somebody_waits(store: &mut Store, here: &Place, fences: &[&FenceNa
         return false;
     }
     let lives = |turn: &Turn| {
-        here.view_of(&turn.place) == View::Clear && matches!(process::look_at(&turn.process), Seen::Alive(_))
+        here.view_of(&turn.place, false) == View::Clear && matches!(process::look_at(&turn.process), Seen::Alive(_))
     };
     store.keep_turns(lives);
     store.turns().iter().any(|turn| fences.contains(&&turn.fence))

@@ -47,6 +47,9 @@ while ! "$gate" status server.git | grep -q 'in flight'; do sleep 0.05; done
 push main 8
 wait
 
+say "So far tokens came from elsewhere, and only the operator lets a fence change over to leases"
+"$gate" tokens lease --reason "from here on with leases" server.git
+
 say "Two agents at once, under a lease that lives in the remote: one works, the other leaves"
 git clone -q server.git one
 git clone -q server.git two

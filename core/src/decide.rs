@@ -1,7 +1,7 @@
 //! The decision: whether a push may go on.
 
 use crate::{
-    FenceName, LeaseAsk, LeaseChange, LeaseMove, Mode, PlannedRef, Reject, Rules, Stamp, State, Token, judge_lease,
+    FenceName, LeaseAsk, LeaseChange, LeaseMove, Mode, PlannedRef, Reject, Rules, Stamp, State, Token, TokenKind,
 };
 
 /// What a push brings for one fence that it touches.
@@ -87,7 +87,10 @@ pub fn outdated(claims: &[Claim<'_>], refs: &[PlannedRef]) -> Option<Reject> {
 
 /// Whether the push in the slot may yet make it untrue. Whoever only asks is answered at once.
 fn may_change(reject: &Reject, claim: &Claim<'_>) -> bool {
-    let is_about_the_lease = reject.is_about_the_lease() || matches!(reject, Reject::LeaseRequired { .. });
+    // Where the kind of tokens is decided, no push in a slot decides it again.
+    let is_decided = matches!(reject, Reject::OwnTokens { .. });
+    let of_a_lease = reject.is_about_the_lease() || matches!(reject, Reject::LeaseRequired { .. });
+    let is_about_the_lease = of_a_lease && !is_decided;
     let moves_the_lease = claim.lease.is_some_and(|asked| !asked.only_asks);
     matches!(reject, Reject::Jump { .. }) || (is_about_the_lease && moves_the_lease)
 }
@@ -102,7 +105,7 @@ struct Judged {
 
 fn judge(state: &State, claim: &Claim<'_>, now: &Stamp) -> Judged {
     let fence = state.fence(&claim.rules.fence);
-    let lease = claim.lease.map(|asked| judge_lease(claim.rules, fence.lease, fence.mark, asked, now)).transpose();
+    let lease = claim.lease.map(|asked| fence.judge(claim.rules, asked, now)).transpose();
     let token = if claim.guarded { judge_token(state, claim) } else { Ok(()) };
     let only_takes = |change: &LeaseChange| !matches!(change.change, LeaseMove::Advance | LeaseMove::Release);
     let token = token.and_then(|()| match &lease {
@@ -116,22 +119,26 @@ fn judge(state: &State, claim: &Claim<'_>, now: &Stamp) -> Judged {
 
 fn judge_token(state: &State, claim: &Claim<'_>) -> Result<(), Reject> {
     let fence = claim.rules.fence.clone();
-    let (mark, lease) = (state.fence(&fence).mark, state.fence(&fence).lease);
+    let standing = state.fence(&fence);
+    let (mark, kind) = (standing.mark, standing.kind(claim.rules));
     let Some(token) = claim.token else {
-        return match lease {
+        return match kind {
             _ if claim.exempt && claim.lease.is_none() => Ok(()),
-            Some(_) => Err(required(claim, "the push carries no token")),
-            None => Err(Reject::Missing { fence, name: None }),
+            Some(TokenKind::Lease) => Err(required(claim, "the push carries no token")),
+            Some(TokenKind::Own) | None => Err(Reject::Missing { fence, name: None }),
         };
     };
     if !claim.rules.accept.admits(token, mark) {
-        return Err(Reject::Stale { fence, token, mark });
+        return Err(Reject::Stale { fence, token, mark, kind });
     }
     if let Some(limit) = claim.rules.max_jump.filter(|limit| token.get() - mark.get() > *limit) {
         return Err(Reject::Jump { fence, token, mark, limit });
     }
-    match lease {
-        Some(_) if claim.lease.is_none() => Err(required(claim, "the push does not carry it")),
+    if kind != Some(TokenKind::Lease) {
+        return Ok(());
+    }
+    match standing.lease {
+        _ if claim.lease.is_none() => Err(required(claim, "the push does not carry it")),
         // Which token it is is public: it proves nothing by itself, and no other is granted.
         Some(lease) if lease.lease.token != token => {
             Err(required(claim, &format!("token {token} is not the lease's, {}", lease.lease.token)))
@@ -284,6 +291,51 @@ mod tests {
         };
         state.leases.insert(FenceName::repo(), standing);
         state
+    }
+
+    #[test]
+    fn a_fence_takes_one_kind_of_tokens() {
+        let rules = |tokens| Rules { tokens, ..Rules::for_repo() };
+        let (any, own, leases) = (rules(None), rules(Some(TokenKind::Own)), rules(Some(TokenKind::Lease)));
+        let ask = LeaseAsk { only_asks: true, ..LeaseAsk::default() };
+        let code_of = |state: &State, rules, token: Option<u64>, lease| {
+            let claim = Claim { rules, token: token.map(self::token), exempt: false, guarded: token.is_some(), lease };
+            code(decide(state, &[claim], &now()))
+        };
+        let mut written = state(4, None);
+        written.kinds.insert(FenceName::repo(), TokenKind::Own);
+        for (state, rules, as_token, as_lease) in [
+            (&state(4, None), &any, "admit", "FENCE-LEASE-INVALID: free"),
+            (&state(4, None), &own, "admit", "FENCE-LEASE-INVALID"),
+            (&state(4, None), &leases, "FENCE-LEASE-REQUIRED", "FENCE-LEASE-INVALID: free"),
+            (&written, &any, "admit", "FENCE-LEASE-INVALID"),
+            (&written, &leases, "FENCE-LEASE-REQUIRED", "FENCE-LEASE-INVALID: free"),
+            (&leased(None), &any, "FENCE-LEASE-REQUIRED", "FENCE-LEASE-HELD"),
+            (&leased(None), &own, "admit", "FENCE-LEASE-INVALID"),
+        ] {
+            assert_eq!(code_of(state, rules, Some(5), None), as_token, "{:?}", rules.tokens);
+            let claim = Claim { rules, token: None, exempt: false, guarded: false, lease: Some(&ask) };
+            let Decision::Refuse(reject) = decide(state, &[claim], &now()) else { panic!("{as_lease}") };
+            let free = if reject.to_string().contains("the lease is free") { ": free" } else { "" };
+            assert_eq!(format!("{}{free}", reject.code()), as_lease, "{:?}", rules.tokens);
+        }
+        // Whoever wants a lease there need not wait to hear that there is none.
+        let takes = moves_to(lease(2, 5, LeaseState::Held), None);
+        let mut busy = state(4, Some(5));
+        busy.kinds.insert(FenceName::repo(), TokenKind::Own);
+        let claim = Claim { rules: &any, token: None, exempt: false, guarded: false, lease: Some(&takes) };
+        assert_eq!(code(decide(&busy, &[claim], &now())), "FENCE-LEASE-INVALID");
+        assert_eq!(code(decide(&state(4, Some(5)), &[claim], &now())), "wait", "what is in the slot may decide");
+        // A hint keeps to the fence's own kind.
+        let hint = |state: &State, rules| {
+            let claim = Claim { rules, token: Some(token(4)), exempt: false, guarded: true, lease: None };
+            let Decision::Refuse(reject) = decide(state, &[claim], &now()) else { panic!("4 is the mark") };
+            reject.hint()
+        };
+        assert!(hint(&leased(None), &any).contains("git fence run"));
+        for hint in [hint(&written, &any), hint(&state(4, None), &any), hint(&leased(None), &own)] {
+            assert!(!hint.contains("git fence"), "{hint}");
+        }
     }
 
     fn moves_to(lease: Lease, secret: Option<crate::Secret>) -> LeaseAsk {

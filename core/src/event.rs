@@ -2,7 +2,7 @@
 
 use crate::{
     Code, Evidence, FenceName, Heir, LeaseChange, LeaseId, LeaseMove, LineHash, Mark, Place, Plan, PushId, ReceivePack,
-    Source, Stamp, Standing, State, Token, text,
+    Source, Stamp, Standing, State, Token, TokenKind, text,
 };
 use serde::{Deserialize, Serialize};
 
@@ -201,6 +201,23 @@ pub enum Event {
         /// Why.
         reason: String,
         /// Who raised it.
+        pusher: String,
+    },
+    /// An operator has changed the kind of tokens that a fence takes.
+    #[serde(rename = "tokens.changed")]
+    TokensChanged {
+        /// The fence.
+        fence: FenceName,
+        /// The kind that it takes from now on.
+        tokens: TokenKind,
+        /// The kind that it took before, where that was decided.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<TokenKind>,
+        /// Its mark is at least this from now on: nothing that was granted before may write.
+        mark: Mark,
+        /// Why.
+        reason: String,
+        /// Who did it.
         pusher: String,
     },
     /// A lease went to a new owner.

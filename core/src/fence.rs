@@ -1,6 +1,8 @@
 //! One fence as it stands.
 
-use crate::{FenceName, InFlight, Mark, Standing, State};
+use crate::{
+    FenceName, InFlight, LeaseAsk, LeaseChange, Mark, Reject, Rules, Stamp, Standing, State, TokenKind, judge_lease,
+};
 
 /// A fence: its mark, its lease, and the push that is in its slot.
 #[derive(Debug, Clone)]
@@ -9,6 +11,8 @@ pub struct Fence<'a> {
     pub mark: Mark,
     /// Its lease, where it has ever granted one.
     pub lease: Option<&'a Standing>,
+    /// The kind of tokens that the log says it takes.
+    pub kind: Option<TokenKind>,
     /// The pushes that have been let through and are not settled. In enforce mode at most one;
     /// in observe mode nobody is kept out, so there can be more.
     pub slot: Vec<&'a InFlight>,
@@ -19,6 +23,19 @@ impl Fence<'_> {
     pub fn is_occupied(&self) -> bool {
         !self.slot.is_empty()
     }
+
+    /// The kind of tokens that it takes under these `rules`; nothing where that is not decided yet.
+    pub fn kind(&self, rules: &Rules) -> Option<TokenKind> {
+        rules.tokens.or(self.kind).or(self.lease.map(|_| TokenKind::Lease))
+    }
+
+    /// Judges what a push asks of its lease. A fence with tokens of its own has none to give.
+    pub fn judge(&self, rules: &Rules, asked: &LeaseAsk, now: &Stamp) -> Result<LeaseChange, Reject> {
+        if self.kind(rules) == Some(TokenKind::Own) {
+            return Err(Reject::OwnTokens { fence: rules.fence.clone() });
+        }
+        judge_lease(rules, self.lease, self.mark, asked, now)
+    }
 }
 
 impl State {
@@ -27,6 +44,7 @@ impl State {
         Fence {
             mark: self.marks.get(name).copied().unwrap_or_default(),
             lease: self.leases.get(name),
+            kind: self.kinds.get(name).copied(),
             slot: self.in_flight.iter().filter(|flight| self.is_in_the_way(flight, name)).collect(),
         }
     }

@@ -47,7 +47,9 @@ impl Filter {
             Event::PushRejected(refused) | Event::PushObserved(refused) => {
                 wanted(refused.fence.as_ref(), refused.token)
             }
-            Event::MarkRaised { fence, .. } | Event::MarkLowered { fence, .. } => wanted(Some(fence), None),
+            Event::MarkRaised { fence, .. } | Event::MarkLowered { fence, .. } | Event::TokensChanged { fence, .. } => {
+                wanted(Some(fence), None)
+            }
             Event::LeaseGranted(line)
             | Event::LeaseAdvanced(line)
             | Event::LeaseReleased(line)
@@ -75,6 +77,7 @@ fn pusher_of(event: &Event) -> Option<&str> {
         | Event::LogRotated { pusher, .. }
         | Event::LogRepaired { pusher, .. }
         | Event::MarkRaised { pusher, .. }
+        | Event::TokensChanged { pusher, .. }
         | Event::MarkLowered { pusher, .. } => Some(pusher),
         Event::LeaseGranted(line)
         | Event::LeaseAdvanced(line)

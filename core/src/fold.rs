@@ -1,6 +1,6 @@
 //! The state of all fences: the fold of the log.
 
-use crate::{Event, FenceName, Heir, InFlight, Landed, LeaseLine, Mark, PushId, Renewed, Standing};
+use crate::{Event, FenceName, Heir, InFlight, Landed, LeaseLine, Mark, PushId, Renewed, Standing, TokenKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -15,6 +15,9 @@ pub struct State {
     /// The leases of the fences that have granted one, as they stand.
     #[serde(default)]
     pub leases: BTreeMap<FenceName, Standing>,
+    /// The kind of tokens that each fence takes, where that is decided.
+    #[serde(default)]
+    pub kinds: BTreeMap<FenceName, TokenKind>,
     /// The pushes that have been let through and not settled, oldest first.
     pub in_flight: Vec<InFlight>,
     /// The settings of the last push.
@@ -54,7 +57,7 @@ impl State {
             | Event::PushRejected(_)
             | Event::PushObserved(_)
             | Event::PushEvicted { .. } => {}
-            Event::LogRotated { state, .. } => *self = State::clone(state),
+            Event::LogRotated { state, .. } => *self = State::clone(state).with_kinds(),
             Event::MarkLowered { fence, mark, .. } => _ = self.marks.insert(fence.clone(), *mark),
             Event::SettingsChanged { settings, heirs } => {
                 // As a checkpoint writes it, where nothing and null are one.
@@ -63,6 +66,10 @@ impl State {
                 self.inherit(heirs);
             }
             Event::MarkRaised { fence, mark, .. } => self.raise(fence, *mark),
+            Event::TokensChanged { fence, tokens, mark, .. } => {
+                self.kinds.insert(fence.clone(), *tokens);
+                self.raise(fence, *mark);
+            }
             Event::LeaseGranted(line)
             | Event::LeaseAdvanced(line)
             | Event::LeaseReleased(line)
@@ -102,6 +109,10 @@ impl State {
                 for (fence, token) in spent.iter().filter_map(|fence| Some((fence, flight.token_for(fence)?))) {
                     let mark = self.fence(fence).mark.after(token);
                     self.raise_by(*push, fence, mark);
+                    // A token of a lease moves refs together with it: that line decides.
+                    if !flight.leases.iter().any(|change| change.fence == *fence) {
+                        self.kinds.entry(fence.clone()).or_insert(TokenKind::Own);
+                    }
                 }
             }
         }
@@ -167,6 +178,29 @@ impl State {
         if let Some(flight) = self.in_flight.iter_mut().find(|flight| Some(flight.push) == line.push) {
             flight.leases.retain(|change| change.fence != line.fence);
         }
+        let is_decided = self.kinds.contains_key(&line.fence) && self.knows_kinds();
+        if !is_decided {
+            self.kinds.insert(line.fence.clone(), TokenKind::Lease);
+        }
+    }
+
+    /// Whether the lines are those of a gate that holds a fence to one kind of tokens. Its first line is that
+    /// the settings have changed: by this one. Before, a lease closed its fence to other tokens at any time.
+    fn knows_kinds(&self) -> bool {
+        let fences = self.settings.as_ref().and_then(|settings| settings["fences"].as_array());
+        fences.is_some_and(|fences| fences.iter().any(|fence| fence.get("tokens").is_some()))
+    }
+
+    /// The kinds of a state that was written before there were any. Whether a mark was raised or written to
+    /// cannot be told there.
+    fn with_kinds(mut self) -> State {
+        if !self.knows_kinds() {
+            let written = self.marks.iter().filter(|(_, mark)| **mark > Mark::default());
+            let own = written.map(|(fence, _)| (fence.clone(), TokenKind::Own));
+            let lease = self.leases.keys().map(|fence| (fence.clone(), TokenKind::Lease));
+            self.kinds = own.chain(lease).chain(self.kinds.clone()).collect();
+        }
+        self
     }
 }
 
@@ -257,6 +291,63 @@ mod tests {
         };
         assert_eq!(mark(&fold(&[raised(7)]).unwrap()), 7);
         assert_eq!(mark(&fold(&[raised(7), raised(3)]).unwrap()), 7);
+    }
+
+    fn lease_line(make: fn(LeaseLine) -> Event) -> Event {
+        let now = crate::Stamp { boot: String::new(), uptime_ms: 0, unix_ms: 0 };
+        let lease = crate::lease_record::tests::lease(1, 6, crate::LeaseState::Held);
+        let standing = Standing { commit: None, parent: None, lease, since: now.clone(), heard: now, progress: None };
+        let (fence, mark, pusher) = (FenceName::repo(), Mark::default(), String::new());
+        make(LeaseLine { fence, push: None, mark, standing, held_ms: None, pusher })
+    }
+
+    fn kind(state: &State) -> Option<TokenKind> {
+        state.fence(&FenceName::repo()).kind
+    }
+
+    fn settings(tokens: bool) -> Event {
+        let fence = if tokens { serde_json::json!({ "tokens": "any" }) } else { serde_json::json!({}) };
+        Event::SettingsChanged { settings: serde_json::json!({ "fences": [fence] }), heirs: vec![] }
+    }
+
+    #[test]
+    fn the_first_that_lands_decides_the_kind_of_tokens_and_raising_a_mark_does_not() {
+        let raised = Event::MarkRaised {
+            fence: FenceName::repo(),
+            mark: Mark::at(7).unwrap(),
+            reason: String::new(),
+            pusher: String::new(),
+        };
+        assert_eq!(kind(&fold(&[settings(true), raised, accepted(3, Some(9))]).unwrap()), None);
+        assert_eq!(kind(&fold(&[settings(true), accepted(2, Some(5)), settled(2, Some(5), false)]).unwrap()), None);
+        assert_eq!(kind(&fold(&[settings(true), accepted(2, None), settled(2, None, true)]).unwrap()), None);
+        let own = [settings(true), accepted(2, Some(5)), settled(2, Some(5), true)];
+        assert_eq!(kind(&fold(&own).unwrap()), Some(TokenKind::Own));
+        for make in [Event::LeaseGranted as fn(LeaseLine) -> Event, Event::LeaseFound] {
+            let leased = [settings(true), lease_line(make), accepted(3, Some(6)), settled(3, Some(6), true)];
+            assert_eq!(kind(&fold(&leased).unwrap()), Some(TokenKind::Lease));
+            // One that turns up where the kind is decided does not decide it again.
+            let late = [&own[..], &[lease_line(make)]].concat();
+            assert_eq!(kind(&fold(&late).unwrap()), Some(TokenKind::Own));
+        }
+    }
+
+    /// Then, a lease closed its fence to other tokens whenever it came.
+    #[test]
+    fn in_a_log_of_the_version_before_a_lease_on_record_means_lease() {
+        let own = [settings(false), accepted(2, Some(5)), settled(2, Some(5), true)];
+        assert_eq!(kind(&fold(&own).unwrap()), Some(TokenKind::Own));
+        let both = [&own[..], &[lease_line(Event::LeaseGranted)]].concat();
+        assert_eq!(kind(&fold(&both).unwrap()), Some(TokenKind::Lease));
+        assert_eq!(kind(&fold(&[&both[..], &[settings(true)]].concat()).unwrap()), Some(TokenKind::Lease));
+        // And where all that is left of its lines is what they add up to.
+        for (events, expected) in [(&own[..], TokenKind::Own), (&both[..], TokenKind::Lease)] {
+            let mut state = fold(events).unwrap();
+            state.kinds.clear();
+            let (file, pusher) = (String::new(), String::new());
+            let rotated = Event::LogRotated { version: LOG_VERSION, file, state: Box::new(state), pusher };
+            assert_eq!(kind(&fold(&[rotated]).unwrap()), Some(expected));
+        }
     }
 
     /// Its refs may belong to another fence by now.

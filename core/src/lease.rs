@@ -8,7 +8,7 @@
 
 use crate::{
     Accept, Beat, FenceName, HeldBy, Lease, LeaseState, Mark, ObjectId, Reason, RefName, Reject, Rules, Secret, Stamp,
-    Token, text,
+    Token, TokenKind, text,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -278,7 +278,12 @@ impl Judge<'_> {
             Some(next) if lease.token == next => {}
             Some(next) if lease.token < next => {
                 let mark = Accept::Above.mark_before(next);
-                return Err(Reject::Stale { fence: self.rules.fence.clone(), token: lease.token, mark });
+                return Err(Reject::Stale {
+                    fence: self.rules.fence.clone(),
+                    token: lease.token,
+                    mark,
+                    kind: Some(TokenKind::Lease),
+                });
             }
             Some(_) => return Err(self.invalid(format!("token {} is not the next one", lease.token))),
             None => return Err(self.invalid(format!("there is no token after {}, the last one", Token::MAX))),

@@ -88,7 +88,7 @@ pub use offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer
 pub use pattern::{pattern_flaw, pattern_matches};
 pub use place::{Place, ReceivePack, View};
 pub use push::{Command, Push, PushError};
-pub use rules::{Accept, Mode, Rules, Settings, Syslog, Trailers};
+pub use rules::{Accept, Mode, Rules, Settings, Syslog, TokenKind, Trailers};
 pub use settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle, settle_as_reported};
 pub use spread::Spread;
 pub use stamp::{Stamp, boottime_offset_ns};

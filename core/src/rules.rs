@@ -1,7 +1,7 @@
 //! What the settings say: which refs a fence guards and how it judges.
 
 use crate::{FenceName, Mark, RefName, Token, Ttl, pattern_matches};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::time::Duration;
 
 /// Whether a fence refuses, only watches, or is not there.
@@ -48,6 +48,26 @@ pub enum Trailers {
     None,
 }
 
+/// Where the tokens of a fence come from. It is decided once: a fence never takes both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenKind {
+    /// From a lease service of the pushers' own.
+    Own,
+    /// From leases that this gate grants.
+    Lease,
+}
+
+impl TokenKind {
+    /// The word that settings and commands use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TokenKind::Own => "own",
+            TokenKind::Lease => "lease",
+        }
+    }
+}
+
 /// The rules of one fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rules {
@@ -76,6 +96,9 @@ pub struct Rules {
     pub lease_max_ttl: Ttl,
     /// The pushers who may take a lease away from its holder.
     pub allow_revoke: Vec<String>,
+    /// The kind of tokens that the fence takes; where nobody has said it, the first that lands decides.
+    #[serde(serialize_with = "as_word_or_any")]
+    pub tokens: Option<TokenKind>,
 }
 
 impl Rules {
@@ -93,6 +116,7 @@ impl Rules {
             evict_after: Some(Duration::from_secs(5 * 60)),
             lease_max_ttl: Ttl::ONE_DAY,
             allow_revoke: Vec::new(),
+            tokens: None,
         }
     }
 
@@ -175,6 +199,10 @@ fn as_milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<
 
 fn as_optional_milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     duration.map(milliseconds).serialize(serializer)
+}
+
+fn as_word_or_any<S: Serializer>(kind: &Option<TokenKind>, serializer: S) -> Result<S::Ok, S::Error> {
+    kind.map_or("any", TokenKind::as_str).serialize(serializer)
 }
 
 fn milliseconds(duration: Duration) -> u64 {

@@ -1,6 +1,6 @@
 //! Why a push is refused, in words and as a code.
 
-use crate::{FenceName, LeaseId, Mark, ObjectId, RefName, Token, text};
+use crate::{FenceName, LeaseId, Mark, ObjectId, RefName, Token, TokenKind, text};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -117,6 +117,8 @@ pub enum Reject {
         token: Token,
         /// The fence's mark.
         mark: Mark,
+        /// The kind of tokens that it takes, where that is decided.
+        kind: Option<TokenKind>,
     },
     /// No token for a fence that wants one.
     #[error("the push moves refs of fence '{fence}' and carries no token for it{}", of_ref(.name))]
@@ -222,6 +224,12 @@ pub enum Reject {
         /// Why.
         why: String,
     },
+    /// A lease where the fence takes tokens of another kind.
+    #[error("fence '{fence}' takes tokens of its own, and grants no leases")]
+    OwnTokens {
+        /// The fence.
+        fence: FenceName,
+    },
     /// The fence's own files or settings.
     #[error("{what}")]
     Broken {
@@ -258,7 +266,7 @@ impl Reject {
             Reject::LeaseRequired { .. } => Code::LeaseRequired,
             Reject::LeaseHeld { .. } => Code::LeaseHeld,
             Reject::LeaseLost { .. } => Code::LeaseLost,
-            Reject::LeaseInvalid { .. } => Code::LeaseInvalid,
+            Reject::LeaseInvalid { .. } | Reject::OwnTokens { .. } => Code::LeaseInvalid,
             Reject::Broken { .. } => Code::Broken,
         }
     }
@@ -271,7 +279,8 @@ impl Reject {
     /// Whether it is about the lease itself. Such a refusal stands where a fence only observes, too: a
     /// lease that two may have is none, and without any gate git would refuse the same push.
     pub fn is_about_the_lease(&self) -> bool {
-        matches!(self, Reject::LeaseHeld { .. } | Reject::LeaseLost { .. } | Reject::LeaseInvalid { .. })
+        let of_a_lease = matches!(self, Reject::LeaseHeld { .. } | Reject::LeaseLost { .. });
+        of_a_lease || matches!(self, Reject::LeaseInvalid { .. } | Reject::OwnTokens { .. })
     }
 
     /// The token and the mark that were compared, where it is about that. For a grant they are not
@@ -295,7 +304,8 @@ impl Reject {
             | Reject::LeaseRequired { fence, .. }
             | Reject::LeaseHeld { fence, .. }
             | Reject::LeaseLost { fence, .. }
-            | Reject::LeaseInvalid { fence, .. } => Some(fence),
+            | Reject::LeaseInvalid { fence, .. }
+            | Reject::OwnTokens { fence } => Some(fence),
             Reject::Busy { fence, .. } => fence.as_ref(),
             _ => None,
         }
@@ -304,18 +314,15 @@ impl Reject {
     /// What to do now.
     pub fn hint(&self) -> String {
         match self {
-            Reject::Stale { token, mark, .. } if token.get() == mark.get() => {
-                "this token has written here already, and writes once. Do not pick another number: take a new lease,  git fence acquire".to_owned()
-            }
-            Reject::Stale { .. } => {
-                "a newer run has written here. Do not pick another number: take a new lease,  git fence acquire"
+            Reject::Stale { token, mark, kind, .. } => too_old(token.get() == mark.get(), *kind),
+            Reject::Missing { fence, .. } if fence.as_str() == FenceName::REPO => {
+                "push with  -o fence-token=<n>,  or end the commit's message with the trailer  Fencing-Token: <n>"
                     .to_owned()
             }
-            Reject::Missing { fence, .. } if fence.as_str() == FenceName::REPO => {
-                "push with  -o fence-token=<n>,  or end the commit's message with the trailer  Fencing-Token: <n>".to_owned()
-            }
             Reject::Missing { fence, .. } => {
-                format!("push with  -o fence-token={fence}:<n>,  or end the commit's message with the trailer  Fencing-Token: {fence}:<n>")
+                format!(
+                    "push with  -o fence-token={fence}:<n>,  or end the commit's message with the trailer  Fencing-Token: {fence}:<n>"
+                )
             }
             Reject::Malformed { is_token: false, .. } => {
                 "nothing was written. Mend what the line above names, and push again".to_owned()
@@ -328,9 +335,7 @@ impl Reject {
             Reject::Busy { .. } => {
                 "nothing was written. The same push with the same token may be tried again".to_owned()
             }
-            Reject::Moved { .. } => {
-                "nothing was written. Fetch, and push again; the same token may be used".to_owned()
-            }
+            Reject::Moved { .. } => "nothing was written. Fetch, and push again; the same token may be used".to_owned(),
             Reject::Nested { twice: false, .. } => {
                 "push after the outer push has ended, for instance from post-receive".to_owned()
             }
@@ -341,7 +346,12 @@ impl Reject {
                 "where the host starts hooks elsewhere (GitLab), set  fence.receivePack = none".to_owned()
             }
             Reject::LeaseRequired { .. } => {
-                "run the work under a lease,  git fence run -- COMMAND,  or push with  git fence push".to_owned()
+                format!(
+                    "run the work under a lease,  git fence run -- COMMAND,  or push with  git fence push. {WHO_CHANGES}"
+                )
+            }
+            Reject::OwnTokens { .. } => {
+                format!("nothing was written. Push with a token from where the others get theirs. {WHO_CHANGES}")
             }
             Reject::LeaseHeld { .. } => {
                 "nothing was written. Leave it to its holder, or wait:  git fence run --if-held wait".to_owned()
@@ -354,6 +364,23 @@ impl Reject {
             Reject::Broken { mend, .. } => mend.clone(),
         }
     }
+}
+
+/// Who may change the kind of tokens that a fence takes, and how.
+const WHO_CHANGES: &str = "Only the server's operator changes that:  git-fence-hook tokens";
+
+/// What to do with a token that is too old. Nobody is sent from one kind of tokens to the other.
+fn too_old(has_written: bool, kind: Option<TokenKind>) -> String {
+    let what = if has_written {
+        "this token has written here already, and writes once"
+    } else {
+        "a newer run has written here: stop"
+    };
+    let then = match kind {
+        Some(TokenKind::Lease) => "run again under a new lease:  git fence run",
+        Some(TokenKind::Own) | None => "get a new token from where this one came from",
+    };
+    format!("{what}. Another number will not help; to start over, {then}")
 }
 
 fn of_ref(name: &Option<RefName>) -> String {

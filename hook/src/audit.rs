@@ -8,6 +8,7 @@ use crate::{
     files::FenceDir,
     history::{self, Tail},
     journal::{Damage, Journal, ReadLine, Start},
+    kind,
     repository::Repository,
     select::{AuditArgs, Form},
     surroundings::Environment,
@@ -191,6 +192,10 @@ fn row(line: &Line) -> Row<'_> {
             let fences = fences(stake, also);
             let detail = format!("{fences}  push {push}: {moved} of {count} refs moved {when}, mark {}", stake.mark);
             row("landed", stake.token, "-", detail)
+        }
+        Event::TokensChanged { fence, tokens, mark, reason, pusher, .. } => {
+            let detail = format!("{fence}  {}, mark at least {mark}: {reason}", kind::in_words(Some(*tokens)));
+            row("tokens", None, pusher, detail)
         }
         Event::MarkRaised { fence, mark, reason, pusher } => {
             row("raised", None, pusher, format!("{fence}  mark at least {mark}: {reason}"))

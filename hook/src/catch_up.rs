@@ -13,7 +13,7 @@ use crate::{
     surroundings::Environment,
 };
 use git_fence_core::{
-    Claim, Event, Fence, FenceName, Found, LeaseLine, LeasePart, RefName, Reject, Rules, Stamp, State, Token,
+    Claim, Event, Fence, FenceName, Found, LeaseLine, LeasePart, RefName, Reject, Rules, Stamp, State, Token, TokenKind,
 };
 
 impl Gate<'_> {
@@ -69,6 +69,10 @@ pub(crate) fn found(
     now: &Stamp,
     pusher: &str,
 ) -> Result<Option<LeaseLine>, Reject> {
+    // What nobody may write with is nobody's, whatever stands there.
+    if fence.kind(rules) == Some(TokenKind::Own) {
+        return Ok(None);
+    }
     let [name] = &seen.names[..] else {
         return Err(unusable(rules, "is a symbolic ref"));
     };

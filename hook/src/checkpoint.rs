@@ -1,9 +1,12 @@
 //! The checkpoint: so that not every line of the log needs to be read.
 
 use crate::{files::FenceDir, journal::Damage};
-use git_fence_core::{LOG_VERSION, LineHash, State, hash_line};
+use git_fence_core::{LineHash, State, hash_line};
 use serde::{Deserialize, Serialize};
 use std::{io, path::PathBuf};
+
+/// The version of the checkpoint's format. In the first, a state does not say which kind of tokens a fence takes.
+pub(crate) const CHECKPOINT_VERSION: u32 = 2;
 
 /// The last line that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +34,7 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn of(head: Head, state: State) -> Checkpoint {
         let check = Checkpoint::hash(&head, &state);
-        Checkpoint { version: LOG_VERSION, head, state, check }
+        Checkpoint { version: CHECKPOINT_VERSION, head, state, check }
     }
 
     fn is_sound(&self) -> bool {
@@ -71,7 +74,9 @@ impl CheckpointFile {
             version: u64,
         }
         match serde_json::from_slice(bytes) {
-            Ok(Versioned { version }) if version != u64::from(LOG_VERSION) => {
+            // Of the version before: what it leaves out is read from the log itself.
+            Ok(Versioned { version: 1 }) => Ok(CheckpointFile::Missing),
+            Ok(Versioned { version }) if version != u64::from(CHECKPOINT_VERSION) => {
                 Err(Damage::CheckpointVersion { path, version })
             }
             _ => Ok(match serde_json::from_slice::<Checkpoint>(bytes) {

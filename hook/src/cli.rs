@@ -4,6 +4,7 @@ use crate::{
     audit, doctor,
     failure::Failure,
     install,
+    kind::{self, Wanted},
     mend::{self, Order},
     post_receive, pre_receive, repair, revoke,
     select::AuditArgs,
@@ -70,6 +71,13 @@ enum Command {
     Evict(Order),
     /// Take a lease away from its holder, so that another may have it
     Revoke(Order),
+    /// Change the kind of tokens that a fence takes; a lease that is held is taken away
+    Tokens {
+        /// Tokens of the pushers' own, or of leases
+        kind: Wanted,
+        #[command(flatten)]
+        order: Order,
+    },
     /// Move the log's lines so far to a file of their own
     Rotate(Where),
     /// Put the fence's own files right: says what it would do, and does it with --yes
@@ -134,6 +142,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         Command::Lower { order, to, expect } => mend::lower(&order, to, expect, environment),
         Command::Evict(order) => mend::evict(&order, environment),
         Command::Revoke(order) => revoke::run(&order, environment),
+        Command::Tokens { kind, order } => kind::run(kind, &order, environment),
         Command::Repair { place, yes, reason } => repair::run(&place.repository, yes, reason.as_deref(), environment),
         Command::Rotate(place) => mend::rotate(&place.repository, environment),
         Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {

@@ -13,7 +13,7 @@ use crate::{
     store::read_plan,
     takeover::{self, Raise},
 };
-use git_fence_core::{FenceName, InFlight, LeasePart, Mark, Mode, Place, Rules, Settings, State};
+use git_fence_core::{FenceName, InFlight, LeasePart, Mark, Mode, Place, Rules, Settings, State, TokenKind, text};
 use std::{
     fs,
     os::unix::fs::MetadataExt,
@@ -58,6 +58,7 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
         findings.extend(in_flight(repository, &dir, state, settings, &here));
         findings.extend(behind_leases(repository, state, settings)?);
         findings.extend(leases_out_of_place(repository, state, settings, &here));
+        findings.extend(leases_for_nothing(repository, state, settings));
         findings.extend(leftovers(repository, &dir));
     }
     findings.extend(locks(repository).into_iter().map(|lock| {
@@ -245,6 +246,30 @@ fn leases_out_of_place(repository: &Repository, state: &State, settings: &Settin
         }
     };
     settings.fences.iter().filter(|rules| rules.mode != Mode::Off).filter_map(look).collect()
+}
+
+/// Leases on fences that take tokens of their own.
+fn leases_for_nothing(repository: &Repository, state: &State, settings: &Settings) -> Vec<Finding> {
+    let look = |rules: &Rules| {
+        let (fence, name) = (state.fence(&rules.fence), LeasePart::Lease.of(&rules.fence));
+        if let Some(held) = fence.lease.filter(|lease| lease.is_held()) {
+            let sentence = format!(
+                "fence '{}' takes tokens of its own, but its lease is held by {}, who is refused",
+                rules.fence,
+                text::in_quotes(&held.lease.owner)
+            );
+            let git_dir = quoted(&repository.git_dir);
+            let end = format!("git-fence-hook tokens own --fence {} --reason 'no leases here' {git_dir}", rules.fence);
+            return Some(Finding::warning("lease-shut-out", sentence, end));
+        }
+        // One that was taken away when the kind was changed stays where it is.
+        let is_there = repository.ref_values([&name]).is_ok_and(|at| at.first().is_some_and(Option::is_some));
+        let sentence = format!("fence '{}' takes tokens of its own: '{name}' counts for nothing", rules.fence);
+        (is_there && fence.lease.is_none())
+            .then(|| Finding { mend: None, ..Finding::note("lease-ignored", sentence, "") })
+    };
+    let own = |rules: &&Rules| state.fence(&rules.fence).kind(rules) == Some(TokenKind::Own);
+    settings.fences.iter().filter(|rules| rules.mode != Mode::Off).filter(own).filter_map(look).collect()
 }
 
 /// A name beside `path` that nothing has yet.

@@ -12,7 +12,7 @@ use crate::{
     store::{Durability, Store},
     voice::Refusal,
 };
-use git_fence_core::{Event, LeasePart, RefName, Reject, Renewed, judge_lease};
+use git_fence_core::{Event, LeasePart, RefName, Reject, Renewed};
 
 impl Gate<'_> {
     /// Takes down that the holders are alive, or says why not. Of several, all or none.
@@ -35,7 +35,7 @@ impl Gate<'_> {
         for claim in &self.claims {
             let fence = store.state().fence(&claim.rules.fence);
             let asked = claim.lease.ok_or_else(|| Reject::malformed("the push moves nothing of the lease"))?;
-            let standing = judge_lease(claim.rules, fence.lease, fence.mark, asked, &now)?.standing;
+            let standing = fence.judge(claim.rules, asked, &now)?.standing;
             renewed.push(Renewed {
                 fence: claim.rules.fence.clone(),
                 lease: standing.lease.id,

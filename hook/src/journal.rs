@@ -1,10 +1,10 @@
 //! Reading the log: from a checkpoint or from the beginning, checking every line on the way.
 
 use crate::{
-    checkpoint::{Checkpoint, Head},
+    checkpoint::{CHECKPOINT_VERSION, Checkpoint, Head},
     mutex::Witness,
 };
-use git_fence_core::{Event, FoldError, LOG_VERSION, Line, LineHash, State, hash_line};
+use git_fence_core::{Event, FoldError, Line, LineHash, State, hash_line};
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom},
@@ -51,7 +51,7 @@ pub(crate) enum Damage {
         path.display()
     )]
     Cut { path: PathBuf, found: u64, expected: u64, seq: u64 },
-    #[error("the checkpoint '{}' is of version {version}, and this git-fence-hook knows version {LOG_VERSION}", path.display())]
+    #[error("the checkpoint '{}' is of version {version}, and this git-fence-hook knows version {CHECKPOINT_VERSION}", path.display())]
     CheckpointVersion { path: PathBuf, version: u64 },
     #[error("line {line} of the log '{}' is torn: whoever wrote it was interrupted", path.display())]
     Torn { path: PathBuf, line: u64 },
@@ -252,6 +252,7 @@ impl<'p> Reader<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use git_fence_core::LOG_VERSION;
     use std::io::Write as _;
 
     fn line(seq: u64, event: Event, prev: LineHash) -> Vec<u8> {

@@ -55,6 +55,7 @@ mod install;
 mod install_log;
 mod journal;
 mod kept_hook;
+mod kind;
 mod layout;
 mod leases;
 mod lock_checks;

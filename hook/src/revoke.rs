@@ -42,7 +42,7 @@ pub(crate) fn run(order: &Order, environment: &Environment) -> Result<(), Failur
 }
 
 /// Moves the refs, and says what has become of the lease.
-fn revocation(
+pub(crate) fn revocation(
     operator: &Operator,
     store: &Store,
     rules: &Rules,
@@ -120,6 +120,6 @@ fn random<const N: usize>() -> Result<[u8; N], Failure> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
-fn refused(reject: Reject) -> Failure {
+pub(crate) fn refused(reject: Reject) -> Failure {
     Failure::Other { what: reject.to_string(), hint: "nothing was changed".to_owned() }
 }

@@ -3,7 +3,9 @@
 //! A value that does not parse is an error and never a default: a gate that guesses what its owner
 //! meant is open when it guesses wrong.
 
-use git_fence_core::{Accept, FenceName, Mode, Rules, Settings, Syslog, Ttl, length_of_time, pattern_flaw, text};
+use git_fence_core::{
+    Accept, FenceName, Mode, Rules, Settings, Syslog, TokenKind, Ttl, length_of_time, pattern_flaw, text,
+};
 use gix::{
     bstr::{BStr, BString, ByteSlice},
     config::{File as Config, file::Metadata},
@@ -13,8 +15,19 @@ use std::time::Duration;
 
 /// The settings that there are, for all fences and under the name of one. Some belong to parts that
 /// read them themselves.
-pub(crate) const FOR_EACH: [&str; 10] =
-    ["mode", "refs", "accept", "tokenless", "exempt", "wait", "evictAfter", "maxJump", "leaseMaxTtl", "allowRevoke"];
+pub(crate) const FOR_EACH: [&str; 11] = [
+    "mode",
+    "refs",
+    "accept",
+    "tokenless",
+    "exempt",
+    "wait",
+    "evictAfter",
+    "maxJump",
+    "leaseMaxTtl",
+    "allowRevoke",
+    "tokens",
+];
 /// The settings that there are only for all fences together.
 pub(crate) const FOR_ALL: [&str; 4] = ["receivePack", "init", "companion", "syslog"];
 
@@ -180,6 +193,12 @@ impl Level<'_> {
                 Ttl::of_seconds(length.as_secs()).filter(|ttl| ttl.duration() == length).ok_or(expected)
             })?,
             allow_revoke: self.many("allowRevoke", rules.allow_revoke)?,
+            tokens: self.one("tokens", rules.tokens, |value| match value {
+                b"own" => Ok(Some(TokenKind::Own)),
+                b"lease" => Ok(Some(TokenKind::Lease)),
+                b"any" => Ok(None),
+                _ => Err("expected own, lease or any"),
+            })?,
             fence: rules.fence,
         })
     }
@@ -297,6 +316,7 @@ mod tests {
             "[fence]\n wait = -3s",
             "[fence]\n wait =",
             "[fence]\n accept = any",
+            "[fence]\n tokens = both",
             "[fence]\n tokenless = yes",
             "[fence]\n maxJump = 0",
             "[fence]\n maxJump = 1.5",

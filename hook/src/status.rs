@@ -4,7 +4,7 @@ use crate::{
     catch_up, clock,
     failure::{self, Failure},
     files::FenceDir,
-    gate_checks, history,
+    gate_checks, history, kind,
     repository::Repository,
     settings::{self, Made},
     slot::{self, Fate, Lookout},
@@ -13,7 +13,7 @@ use crate::{
 };
 use git_fence_core::{
     Event, FenceName, InFlight, Lease, LeaseId, Mark, Mode, Place, PlannedRef, PushId, Reason, ReceivePack, Rules,
-    Settings, Stamp, Standing, State, Token, Ttl, Who, settle, text,
+    Settings, Stamp, Standing, State, Token, TokenKind, Ttl, Who, settle, text,
 };
 use serde::Serialize;
 use std::{
@@ -38,6 +38,8 @@ struct Status {
 #[derive(Serialize)]
 struct FenceStatus {
     mark: Mark,
+    /// The kind of tokens that it takes, where that is decided.
+    kind: Option<TokenKind>,
     /// The rules in force.
     #[serde(flatten)]
     rules: Rules,
@@ -132,6 +134,7 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
         let fence = state.fence(&rules.fence);
         FenceStatus {
             mark: fence.mark,
+            kind: fence.kind(rules),
             rules: rules.clone(),
             lease: fence.lease.map(|standing| LeaseStatus::of(standing, &now)),
             in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
@@ -215,7 +218,7 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for flaw in &status.flaws {
         writeln!(out, "warning: {flaw}")?;
     }
-    for FenceStatus { mark, rules, lease, in_flight } in &status.fences {
+    for FenceStatus { mark, kind, rules, lease, in_flight } in &status.fences {
         let mode = match rules.mode {
             Mode::Enforce => "",
             Mode::Observe => "  (observes, refuses nothing)",
@@ -223,6 +226,7 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
         };
         writeln!(out, "fence '{}'  mark {mark}{mode}", rules.fence)?;
         writeln!(out, "  guards     {}", rules.refs.join(" "))?;
+        writeln!(out, "  tokens     {}", kind::in_words(*kind))?;
         if let Some(lease) = lease {
             lease.show(out)?;
         }

@@ -119,6 +119,7 @@ fn severity(line: &Line) -> u8 {
         | Event::PushObserved(_)
         | Event::PushEvicted { .. }
         | Event::MarkLowered { .. }
+        | Event::TokensChanged { .. }
         | Event::LeaseRevoked(_) => 4,
         _ => 6,
     }

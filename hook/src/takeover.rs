@@ -4,7 +4,7 @@
 //! would let their former holders in again.
 
 use crate::{failure::Failure, git, repository::Repository};
-use git_fence_core::{Accept, Event, FenceName, Lease, LeasePart, Mark, RefName, Settings, State, Token};
+use git_fence_core::{Accept, Event, FenceName, Lease, LeasePart, Mark, RefName, Settings, State, Token, TokenKind};
 use gix::objs::commit::MessageRef;
 
 /// What the leases of others say of their token, too.
@@ -19,9 +19,10 @@ pub(crate) struct Raise {
 }
 
 impl Raise {
-    /// Whether the fence is there already.
+    /// Whether the fence is there already, or takes no tokens of leases.
     pub(crate) fn is_done(&self, state: &State) -> bool {
-        state.fence(&self.fence).mark >= self.mark
+        let fence = state.fence(&self.fence);
+        fence.kind == Some(TokenKind::Own) || fence.mark >= self.mark
     }
 
     pub(crate) fn on_record(self, pusher: String) -> Event {

@@ -116,6 +116,7 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use git_fence_core::TokenKind;
 
     #[test]
     fn a_grant_is_one_line_and_who_holds_a_lease_is_told() {
@@ -137,12 +138,12 @@ mod tests {
     fn the_two_voices_say_the_same() {
         let token = Token::parse(b"41").unwrap();
         let mark = Mark::from(Token::parse(b"42").unwrap());
-        let reject = Reject::Stale { fence: FenceName::repo(), token, mark };
+        let reject = Reject::Stale { fence: FenceName::repo(), token, mark, kind: Some(TokenKind::Lease) };
         let refusal = Refusal { token: Some(token), mark: Some(mark), ..Refusal::from(reject) };
         assert_eq!(
             lines("error", "rejected", &refusal.reject.hint(), &refusal),
             "error: FENCE-STALE token 41 is not above 42, the mark of fence 'repo'\n\
-             hint: a newer run has written here. Do not pick another number: take a new lease,  git fence acquire\n\
+             hint: a newer run has written here: stop. Another number will not help; to start over, run again under a new lease:  git fence run\n\
              fence: {\"verdict\":\"rejected\",\"code\":\"FENCE-STALE\",\"fence\":\"repo\",\"token\":41,\"mark\":42,\"retryable\":false}\n"
         );
     }

@@ -10,7 +10,7 @@ use crate::{
 use git_fence_core::{
     Beat, Claim, Command, Decision, Event, Evidence, Found, InFlight, Lease, LeaseAsk, LeaseId, LeaseState, Mark,
     ObjectId, Place, Plan, PlannedRef, Proposal, Push, PushId, Reason, ReceivePack, Reject, Renewed, Source, Stake,
-    Stamp, Standing, Token, View, Who, decide, judge_lease, landed_so_far, next_token, nonce_of, refs_say_over, settle,
+    Stamp, Standing, Token, View, Who, decide, landed_so_far, next_token, nonce_of, refs_say_over, settle,
     settle_as_reported,
 };
 use std::sync::Arc;
@@ -176,7 +176,7 @@ impl Protocol {
         for claim in claims {
             let fence = desk.log().state.fence(&claim.rules.fence);
             let asked = claim.lease.expect("a heartbeat comes to a lease");
-            let renewed = match judge_lease(claim.rules, fence.lease, fence.mark, asked, &self.now(desk.world)) {
+            let renewed = match fence.judge(claim.rules, asked, &self.now(desk.world)) {
                 Ok(change) => change.standing,
                 Err(reject) => return Ruling::Refused(reject),
             };
@@ -368,7 +368,9 @@ fn naive(desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
         let mark = desk.log().state.fence(&fence).mark;
         match claim.token {
             None => return Ruling::Refused(Reject::Missing { fence, name: None }),
-            Some(token) if token.get() <= mark.get() => return Ruling::Refused(Reject::Stale { fence, token, mark }),
+            Some(token) if token.get() <= mark.get() => {
+                return Ruling::Refused(Reject::Stale { fence, token, mark, kind: None });
+            }
             Some(_) => {}
         }
     }

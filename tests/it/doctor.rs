@@ -293,7 +293,7 @@ fn a_repository_that_cannot_be_opened_is_a_finding_in_a_tree_and_a_failure_alone
 #[test]
 fn a_mark_that_is_behind_a_lease_is_found() {
     let world = World::new(&any_git());
-    world.push_token("main", "3").assert_landed();
+    world.ok(world.hook_program().args(["raise", "--to", "3", "--reason", "x"]).arg(world.server()));
     let lease = world.commit(&Agent::new("anna").lease(9, "held", "expired"));
     world.push(&[&format!("{lease}:refs/outside/object")], &[]).assert_landed();
     world.ok(world.git("server.git").args(["update-ref", "refs/fence/repo/lease", &lease]));

@@ -286,6 +286,10 @@ pub fn flaw_in(value: &Value) -> Option<String> {
                 let sound = is_fence(fence.as_bytes()) && is_mark(mark);
                 (!sound).then(|| format!("{fence}: {mark}"))
             }),
+            "kinds" => value.as_object()?.iter().find_map(|(fence, kind)| {
+                let sound = is_fence(fence.as_bytes()) && is_kind(kind);
+                (!sound).then(|| format!("{fence}: {kind}"))
+            }),
             "leases" if value.is_object() => value.as_object()?.iter().find_map(|(fence, standing)| {
                 (!is_fence(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
             }),
@@ -294,6 +298,10 @@ pub fn flaw_in(value: &Value) -> Option<String> {
         }),
         _ => None,
     }
+}
+
+fn is_kind(value: &Value) -> bool {
+    ["own", "lease"].iter().any(|word| value == word)
 }
 
 fn is_mark(value: &Value) -> bool {
@@ -315,6 +323,7 @@ fn is_sound(key: &str, value: &Value) -> bool {
             value.is_null() || value.is_u64()
         }
         "state" if value.is_string() => text(&|bytes| [&b"held"[..], b"released"].contains(&bytes)),
+        "tokens" | "before" => is_kind(value),
         "event" => text(&|bytes| Scan(bytes).run(|b| b.is_ascii_lowercase() || b == b'.') == bytes.len()),
         _ => true,
     }

@@ -6,16 +6,20 @@ use super::{
 };
 use crate::{
     Accept, Claim, Decision, Event, Fence, Found, Lease, LeaseAsk, LeaseMove, LeaseState, Mode, Proposal, Push, Rules,
-    State, Token, Ttl, decide, judge_lease, next_token, refs_say_over, settle, settle_as_reported,
+    State, Token, TokenKind, Ttl, decide, next_token, refs_say_over, settle, settle_as_reported,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 fn rules() -> impl Strategy<Value = Rules> {
     let mode = select(vec![Mode::Enforce, Mode::Enforce, Mode::Observe]);
     let accept = select(vec![Accept::Above, Accept::Above, Accept::AtOrAbove]);
-    (values::fence(), mode, accept, option::of(1..4u64), 1..4u64).prop_map(|(fence, mode, accept, max_jump, ttl)| {
-        Rules { fence, mode, accept, max_jump, lease_max_ttl: Ttl::of_seconds(ttl).unwrap(), ..Rules::for_repo() }
-    })
+    let tokens = option::weighted(0.2, values::kind());
+    (values::fence(), mode, accept, option::of(1..4u64), 1..4u64, tokens).prop_map(
+        |(fence, mode, accept, max_jump, ttl, tokens)| {
+            let lease_max_ttl = Ttl::of_seconds(ttl).unwrap();
+            Rules { fence, mode, accept, max_jump, lease_max_ttl, tokens, ..Rules::for_repo() }
+        },
+    )
 }
 
 /// A question that often fits what stands: the next step of its holder, or the next grant.
@@ -78,6 +82,10 @@ impl Question {
     }
 }
 
+fn knows_kinds(settings: &serde_json::Value) -> bool {
+    settings["fences"][0]["tokens"] == "any"
+}
+
 /// The token that would be granted next: what must never come twice.
 fn counter(fence: &Fence<'_>) -> Option<Token> {
     next_token(fence.lease.map(|lease| lease.lease.token), fence.mark)
@@ -101,6 +109,11 @@ proptest! {
                 let is_lowered = matches!(&event, Event::MarkLowered { fence: named, .. } if named == fence);
                 prop_assert!(is_lowered || state.marks[fence] >= *mark, "{:?}", event);
             }
+            // Said once: where it is on record, nothing but the operator changes it.
+            for (fence, kind) in before.kinds.iter().filter(|_| before.settings.as_ref().is_some_and(knows_kinds)) {
+                let is_changed = matches!(&event, Event::TokensChanged { fence: named, .. } if named == fence);
+                prop_assert!(is_changed || state.kinds.get(fence) == Some(kind), "{:?}", event);
+            }
             prop_assert!(before.leases.keys().all(|fence| state.leases.contains_key(fence)), "a counter survives");
             super::same_again(&state);
         }
@@ -119,6 +132,7 @@ proptest! {
         state.in_flight.truncate(usize::from(free == 0));
         if free % 2 == 1 {
             state.leases.clear();
+            state.kinds.retain(|_, kind| *kind == TokenKind::Own);
         }
         let asks: Vec<Option<LeaseAsk>> = rules.iter().zip(&offered)
             .map(|(rules, (.., ask))| ask.clone().map(|ask| ask.put_to(&state.fence(&rules.fence)))).collect();
@@ -145,6 +159,8 @@ proptest! {
         prop_assert!(!occupied, "two in one slot");
         prop_assert!(overruled.is_none() || claims.iter().any(|claim| claim.rules.mode != Mode::Enforce));
         prop_assert_eq!(leases.len(), claims.iter().filter(|claim| claim.lease.is_some()).count());
+        let takes = |claim: &Claim<'_>| state.fence(&claim.rules.fence).kind(claim.rules);
+        prop_assert!(claims.iter().all(|claim| claim.lease.is_none() || takes(claim) != Some(TokenKind::Own)));
         for claim in claims.iter().filter(|claim| claim.guarded && claim.rules.mode == Mode::Enforce) {
             let fence = state.fence(&claim.rules.fence);
             match claim.token {
@@ -156,7 +172,8 @@ proptest! {
                     };
                     prop_assert!(is_new, "{} at the mark {}", token, fence.mark);
                     prop_assert!(claim.rules.max_jump.is_none_or(|limit| token.get() <= fence.mark.get().saturating_add(limit)));
-                    if let Some(lease) = fence.lease {
+                    if fence.kind(claim.rules) == Some(TokenKind::Lease) {
+                        let lease = fence.lease.expect("nobody writes where no lease was granted");
                         prop_assert_eq!(lease.lease.token, token);
                         let secret = claim.lease.and_then(|ask| ask.secret.as_ref());
                         prop_assert_eq!(secret.map(|secret| secret.holder()), Some(lease.lease.holder.clone()));
@@ -176,7 +193,8 @@ proptest! {
     ) {
         let fence = state.fence(&rules.fence);
         let ask = ask.put_to(&fence);
-        let Ok(change) = judge_lease(&rules, fence.lease, fence.mark, &ask, &now) else { return Ok(()) };
+        let Ok(change) = fence.judge(&rules, &ask, &now) else { return Ok(()) };
+        prop_assert!(fence.kind(&rules) != Some(TokenKind::Own));
         prop_assert!(!ask.only_asks);
         let is_new = matches!(change.change, LeaseMove::Grant | LeaseMove::Revoke);
         let after = change.standing.lease.token;

@@ -3,8 +3,8 @@
 use crate::{
     AskedRef, Beat, Code, Event, Evidence, FenceName, Heir, InFlight, Landed, Lease, LeaseChange, LeaseId, LeaseLine,
     LeaseMove, LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef, PushId, Reason, ReceivePack, RefName,
-    Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token, Ttl, Who, few_words, hash_line, nonce_of,
-    owner_name,
+    Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token, TokenKind, Ttl, Who, few_words, hash_line,
+    nonce_of, owner_name,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -235,7 +235,14 @@ fn renewed() -> impl Strategy<Value = Renewed> {
 }
 
 fn settings() -> impl Strategy<Value = serde_json::Value> {
-    ("[a-z]{1,5}", number(u64::MAX)).prop_map(|(key, n)| serde_json::json!({ key: [n, null, { "token": "x" }] }))
+    // As the gate writes them, before it knew of kinds and since, and anything.
+    let fences = prop_oneof![Just(serde_json::json!({})), Just(serde_json::json!({ "tokens": "any" }))];
+    ("[a-z]{1,5}", number(u64::MAX), fences)
+        .prop_map(|(key, n, fence)| serde_json::json!({ "fences": [fence], key: [n, null, { "token": "x" }] }))
+}
+
+pub(super) fn kind() -> impl Strategy<Value = TokenKind> {
+    select(vec![TokenKind::Own, TokenKind::Lease])
 }
 
 /// Every kind of event but the one that replaces the whole state.
@@ -268,6 +275,16 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
             settings,
             heirs: heirs.into_iter().map(|(fence, giver)| Heir { fence, giver }).collect(),
         }),
+        2 => (fence(), kind(), option::of(kind()), mark(), words, words).prop_map(
+            |(fence, tokens, before, mark, reason, pusher)| Event::TokensChanged {
+                fence,
+                tokens,
+                before,
+                mark,
+                reason,
+                pusher,
+            },
+        ),
         1 => (0..9u64, words, who())
             .prop_map(|(push, reason, who)| Event::PushEvicted { push: PushId(push), reason, who }),
     ]
@@ -289,10 +306,12 @@ pub(super) fn state() -> impl Strategy<Value = State> {
     });
     let marks = proptest::collection::btree_map(fence(), mark(), 0..3);
     let leases = proptest::collection::btree_map(fence(), standing(), 0..3);
-    (marks, leases, vec(flight, 0..2), option::of(settings()), 0..9u64).prop_map(
-        |(marks, leases, in_flight, settings, settings_since)| State {
+    let kinds = proptest::collection::btree_map(fence(), kind(), 0..3);
+    (marks, leases, kinds, vec(flight, 0..2), option::of(settings()), 0..9u64).prop_map(
+        |(marks, leases, kinds, in_flight, settings, settings_since)| State {
             marks,
             leases,
+            kinds,
             in_flight,
             settings,
             settings_since,

@@ -2,7 +2,7 @@
 
 use super::revoke;
 use crate::support::{
-    Pushed, World, any_git, gits,
+    Pushed, Running, World, any_git, gits,
     lease::{Agent, LeaseOf},
     text, wait_until,
 };
@@ -57,13 +57,13 @@ fn where_a_fence_only_observes_a_lease_waits_its_turn() {
     let anna = Agent::new("anna");
     world.stall_update_of("slow");
     let _go = world.go_in_the_end();
-    let slow = world.start_push("slow", "1");
+    let slow = Running::start(&mut world.push_command(&["HEAD:refs/heads/slow"], &[]));
     world.pid_in("stalled");
     lease.take(&anna, 1, "first").assert_refused("FENCE-BUSY");
-    world.push_token("main", "2").assert_landed();
+    world.push(&["HEAD:refs/heads/main"], &[]).assert_landed();
     world.go();
     slow.wait().assert_landed();
-    lease.take(&anna, 3, "first").assert_landed();
+    lease.take(&anna, 1, "first").assert_landed();
 }
 
 #[test]
@@ -75,7 +75,8 @@ fn each_fence_has_a_lease_of_its_own() {
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
     repo.take(&anna, 1, "first").assert_landed();
     world.push_token("deploy/x", "1").assert_refused("FENCE-MISSING");
-    world.push(&["HEAD:refs/heads/deploy/x"], &["fence-token=deploy:7"]).assert_landed();
+    let raise = ["raise", "--fence", "deploy", "--to", "7", "--reason", "x"];
+    world.ok(world.hook_program().args(raise).arg(world.server()));
     let taken = deploy.take(&bob, 8, "first");
     taken.assert_landed();
     assert_eq!(taken.remote, r#"fence: {"verdict":"granted","fence":"deploy","token":8,"mark":8}"#);

@@ -153,7 +153,7 @@ fn what_is_not_the_holders_next_step_is_refused_and_changes_nothing() {
 fn a_grant_too_low_is_told_the_next_number() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
-    world.push_token("main", "41").assert_landed();
+    world.ok(world.hook_program().args(["raise", "--to", "41", "--reason", "x"]).arg(world.server()));
     let anna = Agent::new("anna");
     let told = lease.take(&anna, 1, "first");
     told.assert_refused("FENCE-STALE");

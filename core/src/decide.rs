@@ -157,7 +157,7 @@ mod tests {
     use crate::{
         Accept, Code, Lease, LeaseState, Proposal, Standing,
         flight::tests::{in_flight, oid},
-        lease_record::tests::{lease, secret},
+        lease_record::tests::{lease, proof},
         token::Mark,
     };
 
@@ -288,6 +288,7 @@ mod tests {
             since: now(),
             heard: now(),
             progress: None,
+            beat: None,
         };
         state.leases.insert(FenceName::repo(), standing);
         state
@@ -338,20 +339,20 @@ mod tests {
         }
     }
 
-    fn moves_to(lease: Lease, secret: Option<crate::Secret>) -> LeaseAsk {
-        let parents = oid("9").into_iter().collect();
-        LeaseAsk { lease: Some(Proposal { commit: oid("b").unwrap(), parents, lease }), secret, ..LeaseAsk::default() }
+    fn moves_to(lease: Lease, proof: Option<crate::Secret>) -> LeaseAsk {
+        let (commit, parents) = (oid("b").unwrap(), oid("9").into_iter().collect());
+        LeaseAsk { lease: Some(Proposal { commit, parents, lease, proof }), ..LeaseAsk::default() }
     }
 
     #[test]
     fn a_fence_with_a_lease_is_written_by_its_holder() {
         let enforce = Rules::for_repo();
         let observe = Rules { mode: Mode::Observe, ..enforce.clone() };
-        let advance = moves_to(lease(1, 6, LeaseState::Held), Some(secret(1)));
-        let release = moves_to(lease(1, 5, LeaseState::Released), Some(secret(1)));
-        let skip = moves_to(lease(1, 7, LeaseState::Held), Some(secret(1)));
+        let advance = moves_to(lease(1, 6, LeaseState::Held), Some(proof(1, 5)));
+        let release = moves_to(lease(1, 5, LeaseState::Released), Some(proof(1, 5)));
+        let skip = moves_to(lease(1, 7, LeaseState::Held), Some(proof(1, 5)));
         let unproven = moves_to(lease(1, 6, LeaseState::Held), None);
-        let zombie = moves_to(lease(3, 4, LeaseState::Held), Some(secret(3)));
+        let zombie = moves_to(lease(3, 4, LeaseState::Held), Some(proof(3, 3)));
         let ask = LeaseAsk { only_asks: true, ..LeaseAsk::default() };
         for (slot, offered, exempt, asked, enforced, observed) in [
             (None, Some(5), false, Some(&advance), "admit", "admit"),

@@ -286,6 +286,9 @@ pub struct Renewed {
     /// What the owner said of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
+    /// The hash of what the next one must show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<crate::Holder>,
     /// Who sent it.
     #[serde(flatten)]
     pub who: Who,

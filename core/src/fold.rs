@@ -75,10 +75,11 @@ impl State {
             | Event::LeaseReleased(line)
             | Event::LeaseRevoked(line) => self.move_lease(line),
             Event::LeaseFound(line) => self.find_lease(line),
-            Event::LeaseRenewed(Renewed { fence, lease, heard, progress, .. }) => {
+            Event::LeaseRenewed(Renewed { fence, lease, heard, progress, holder, .. }) => {
                 if let Some(standing) = self.leases.get_mut(fence).filter(|standing| standing.lease.id == *lease) {
                     standing.heard = heard.clone();
                     standing.progress.clone_from(progress);
+                    standing.beat.clone_from(holder);
                 }
             }
             Event::PushAccepted { push, .. } if push.0 != seq => return Err(FoldError::WrongId(*push, seq)),
@@ -168,6 +169,7 @@ impl State {
         let mut standing = line.standing.clone();
         if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
             standing.progress.clone_from(&before.progress);
+            standing.beat = before.beat.clone().or(standing.beat);
         }
         self.leases.insert(line.fence.clone(), standing);
         match line.push {
@@ -296,7 +298,8 @@ mod tests {
     fn lease_line(make: fn(LeaseLine) -> Event) -> Event {
         let now = crate::Stamp { boot: String::new(), uptime_ms: 0, unix_ms: 0 };
         let lease = crate::lease_record::tests::lease(1, 6, crate::LeaseState::Held);
-        let standing = Standing { commit: None, parent: None, lease, since: now.clone(), heard: now, progress: None };
+        let standing =
+            Standing { commit: None, parent: None, lease, since: now.clone(), heard: now, progress: None, beat: None };
         let (fence, mark, pusher) = (FenceName::repo(), Mark::default(), String::new());
         make(LeaseLine { fence, push: None, mark, standing, held_ms: None, pusher })
     }

@@ -46,7 +46,7 @@ impl Fence<'_> {
             held_ms: None,
             pusher: pusher.to_owned(),
         };
-        let Proposal { commit, parents, lease } = match found {
+        let Proposal { commit, parents, lease, .. } = match found {
             Found::Nothing => {
                 let known = self.lease?.clone();
                 return Some(line(Standing { commit: None, ..known }, Mark::default()));
@@ -64,6 +64,7 @@ impl Fence<'_> {
             since: self.lease.filter(is_same).map_or_else(|| now.clone(), |known| known.since.clone()),
             heard: now.clone(),
             progress: None,
+            beat: self.lease.filter(is_same).and_then(|known| known.beat.clone()),
             lease,
         };
         let mark = rules.accept.mark_before(standing.lease.token).max(came_to);
@@ -82,7 +83,7 @@ mod tests {
 
     fn record(id: u8, token: u64) -> Found {
         let lease = lease(id, token, LeaseState::Held);
-        Found::Record(Proposal { commit: oid("c").unwrap(), parents: vec![], lease })
+        Found::Record(Proposal { commit: oid("c").unwrap(), parents: vec![], lease, proof: None })
     }
 
     fn after(known: Option<(u8, u64)>, mark: u64, found: Found) -> State {
@@ -92,7 +93,7 @@ mod tests {
         if let Some((id, token)) = known {
             let lease = lease(id, token, LeaseState::Held);
             let (since, heard) = (at(1), at(2));
-            let standing = Standing { commit: oid("a"), parent: None, lease, since, heard, progress: None };
+            let standing = Standing { commit: oid("a"), parent: None, lease, since, heard, progress: None, beat: None };
             state.leases.insert(repo.clone(), standing);
         }
         let line = state.fence(&repo).lease_found(&Rules::for_repo(), found, &at(9), "anna");

@@ -125,7 +125,11 @@ pub fn record(bytes: &[u8]) {
     match lease {
         Ok(lease) => {
             assert!(is_fit(&lease.owner, 101) && lease.words.as_ref().is_none_or(|words| is_fit(words, 201)));
-            assert_eq!(Lease::read(lease.message(&fence).as_bytes()), Ok(lease));
+            let shown = Secret::shown_in(bytes);
+            assert_eq!(shown.is_some(), grammar::shows_proof(bytes));
+            let again = lease.message(&fence, shown.as_ref());
+            assert_eq!(Lease::read(again.as_bytes()), Ok(lease));
+            assert_eq!(Secret::shown_in(again.as_bytes()), shown);
         }
         Err(error) => assert!(is_fit(&error.to_string(), 400), "{error:?}"),
     }
@@ -134,7 +138,7 @@ pub fn record(bytes: &[u8]) {
     if let Ok(beat) = beat {
         assert!(beat.progress.as_ref().is_none_or(|progress| is_fit(progress, 201)));
         assert!(beat.deadline_ms() == 0 || Beat::deadline_at(beat.deadline_ms()) == beat.deadline);
-        assert_eq!(Beat::read(beat.message(&fence).as_bytes()), Ok(beat));
+        assert_eq!(Beat::read(beat.message(&fence, Secret::shown_in(bytes).as_ref()).as_bytes()), Ok(beat));
     }
 }
 

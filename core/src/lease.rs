@@ -3,12 +3,15 @@
 //! A lease lives in two refs of the repository. Whoever pushes to them proposes the next record, and
 //! [`judge_lease`] says what that would be: a grant, an advance, a release, a renewal, or nothing
 //! that is allowed. Where no gate judges, git's own compare-and-swap on these refs still decides who
-//! comes first; the rule adds the server's clock, the holder's secret, and that the counter never
+//! comes first; the rule adds the server's clock, the holder's proof, and that the counter never
 //! goes back.
+//!
+//! A proof is of one use. Each record has the hash of what the next move must show, and that move shows it in its own
+//! record: what was refused is not published, and what landed is used up. Lease and beat have a chain each.
 
 use crate::{
-    Accept, Beat, FenceName, HeldBy, Lease, LeaseState, Mark, ObjectId, Reason, RefName, Reject, Rules, Secret, Stamp,
-    Token, TokenKind, text,
+    Accept, Beat, FenceName, Format, HeldBy, Holder, Lease, LeaseState, Mark, ObjectId, Reason, RefName, Reject, Rules,
+    Secret, Stamp, Token, TokenKind, text,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -69,6 +72,10 @@ pub struct Standing {
     /// What it said of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
+    /// The hash of what its next heartbeat must show, by the last that was heard. Where the beat's ref shows one of
+    /// this ownership, that one counts: the last may not have landed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beat: Option<Holder>,
 }
 
 impl Standing {
@@ -93,6 +100,8 @@ pub struct Proposal {
     pub parents: Vec<ObjectId>,
     /// The record.
     pub lease: Lease,
+    /// The proof that it shows.
+    pub proof: Option<Secret>,
 }
 
 /// What a push asks of one fence's lease.
@@ -102,9 +111,13 @@ pub struct LeaseAsk {
     pub lease: Option<Proposal>,
     /// What the beat's ref is to show.
     pub beat: Option<Beat>,
+    /// The proof that it shows.
+    pub beat_proof: Option<Secret>,
+    /// What the beat's ref shows now. Git moves it from there and from nowhere else.
+    pub beat_now: Option<Beat>,
     /// Whether it only asks if the lease is free.
     pub only_asks: bool,
-    /// The secret that proves who holds it.
+    /// The secret in a push option: the proof of a holder in [`Format::OneSecret`].
     pub secret: Option<Secret>,
     /// Whether the pusher may take a lease away from its holder.
     pub may_revoke: bool,
@@ -194,8 +207,21 @@ impl Judge<'_> {
         if current.lease.state == LeaseState::Released {
             return Err(self.lost());
         }
-        self.is_proven(current)?;
-        let standing = Standing { heard: self.now.clone(), progress: beat.progress.clone(), ..current.clone() };
+        self.is_of_its_format(beat, current)?;
+        match &beat.holder {
+            None => self.has_the_secret(current)?,
+            Some(next) => {
+                let before = self.asked.beat_now.as_ref().filter(|before| before.lease == current.lease.id);
+                let expected = before.and_then(|before| before.holder.as_ref()).or(current.beat.as_ref());
+                self.shows(self.asked.beat_proof.as_ref(), expected, next)?;
+            }
+        }
+        let standing = Standing {
+            heard: self.now.clone(),
+            progress: beat.progress.clone(),
+            beat: beat.holder.clone(),
+            ..current.clone()
+        };
         Ok(self.change(LeaseMove::Renew, standing))
     }
 
@@ -204,7 +230,12 @@ impl Judge<'_> {
         if current.lease.state == LeaseState::Released {
             return Err(self.lost());
         }
-        self.is_proven(current)?;
+        match current.lease.format {
+            Format::OneSecret => self.has_the_secret(current)?,
+            Format::OneUse => {
+                self.shows(proposal.proof.as_ref(), Some(&current.lease.holder), &proposal.lease.holder)?;
+            }
+        }
         let change = match proposal.lease.state {
             LeaseState::Held => LeaseMove::Advance,
             LeaseState::Released => LeaseMove::Release,
@@ -213,8 +244,9 @@ impl Judge<'_> {
             LeaseMove::Advance => next_token(Some(current.lease.token), Mark::default()),
             _ => Some(current.lease.token),
         };
-        let Lease { nonce, state, .. } = proposal.lease.clone();
-        let expected = token.map(|token| Lease { token, nonce, state, ..current.lease.clone() });
+        let Lease { nonce, state, holder, .. } = proposal.lease.clone();
+        let holder = if current.lease.format == Format::OneUse { holder } else { current.lease.holder.clone() };
+        let expected = token.map(|token| Lease { token, nonce, state, holder, ..current.lease.clone() });
         if expected.as_ref() != Some(&proposal.lease) || !proposal.continues(current.parent.as_ref()) {
             return Err(self.invalid("an advance changes the token by one and a release the state, and nothing else"));
         }
@@ -222,10 +254,13 @@ impl Judge<'_> {
         if beat.is_some_and(|beat| beat.lease != current.lease.id) {
             return Err(self.invalid("lease and beat are of different ownerships"));
         }
+        // The proof of the lease is good for a beat that moves with it.
+        beat.map_or(Ok(()), |beat| self.is_of_its_format(beat, current))?;
         let standing = Standing {
             commit: Some(proposal.commit.clone()),
             lease: proposal.lease.clone(),
             heard: self.now.clone(),
+            beat: beat.and_then(|beat| beat.holder.clone()).or_else(|| current.beat.clone()),
             ..current.clone()
         };
         Ok(self.change(change, standing))
@@ -233,7 +268,7 @@ impl Judge<'_> {
 
     /// Somebody else's turn: where the lease is free, or where it is taken away.
     fn new_ownership(&self, proposal: &Proposal) -> Result<LeaseChange, Reject> {
-        if self.asked.secret.is_some() {
+        if self.asked.secret.is_some() || proposal.proof.is_some() {
             // Who proves to be a holder speaks of a lease that it had.
             return Err(self.lost());
         }
@@ -264,8 +299,10 @@ impl Judge<'_> {
                 self.invalid(format!("the lease is free because of '{}', and held from then on", reason.as_str()))
             );
         }
-        if self.asked.beat.as_ref().is_none_or(|beat| beat.lease != lease.id) {
-            return Err(self.invalid("lease and beat must move together, for the same ownership"));
+        let beat = self.asked.beat.as_ref().filter(|beat| beat.lease == lease.id);
+        let beat = beat.ok_or_else(|| self.invalid("lease and beat must move together, for the same ownership"))?;
+        if lease.format == Format::OneSecret || beat.holder.is_none() {
+            return Err(self.invalid("its record is of format 1, whose secret others can read: update git-fence"));
         }
         if lease.ttl > self.rules.lease_max_ttl {
             return Err(self.invalid(format!(
@@ -294,7 +331,8 @@ impl Judge<'_> {
             lease: lease.clone(),
             since: self.now.clone(),
             heard: self.now.clone(),
-            progress: self.asked.beat.as_ref().and_then(|beat| beat.progress.clone()),
+            progress: beat.progress.clone(),
+            beat: beat.holder.clone(),
         };
         Ok(self.change(if revokes { LeaseMove::Revoke } else { LeaseMove::Grant }, standing))
     }
@@ -330,15 +368,36 @@ impl Judge<'_> {
         Reject::LeaseLost { fence: self.rules.fence.clone(), now }
     }
 
-    fn is_proven(&self, current: &Standing) -> Result<(), Reject> {
+    /// A holder of before proves itself by the push option.
+    fn has_the_secret(&self, current: &Standing) -> Result<(), Reject> {
         match &self.asked.secret {
             Some(secret) if secret.holder() == current.lease.holder => Ok(()),
             Some(_) => Err(self.invalid("the push does not carry its holder's secret, but another")),
-            None => Err(Reject::LeaseRequired {
-                fence: self.rules.fence.clone(),
-                why: "the push carries no holder's secret (fence-holder)".to_owned(),
-            }),
+            None => Err(self.unproven("the push carries no holder's secret (fence-holder)")),
         }
+    }
+
+    /// The move shows what the record before it asked for, and asks for something else from the next.
+    fn shows(&self, proof: Option<&Secret>, expected: Option<&Holder>, next: &Holder) -> Result<(), Reject> {
+        let shown = proof.ok_or_else(|| self.unproven("its record shows no proof (Fence-Proof)"))?.holder();
+        if expected != Some(&shown) {
+            return Err(self.invalid("its record does not show the holder's proof, but another"));
+        }
+        if *next == shown {
+            return Err(self.invalid("a proof is of one use: its record asks the next move for the one that it shows"));
+        }
+        Ok(())
+    }
+
+    fn is_of_its_format(&self, beat: &Beat, current: &Standing) -> Result<(), Reject> {
+        match (current.lease.format, &beat.holder) {
+            (Format::OneUse, Some(_)) | (Format::OneSecret, None) => Ok(()),
+            _ => Err(self.invalid("lease and beat are of different formats")),
+        }
+    }
+
+    fn unproven(&self, why: &str) -> Reject {
+        Reject::LeaseRequired { fence: self.rules.fence.clone(), why: why.to_owned() }
     }
 
     fn invalid(&self, why: impl Into<String>) -> Reject {
@@ -358,7 +417,8 @@ mod tests {
     use crate::{
         Code,
         flight::tests::oid,
-        lease_record::tests::{beat, lease, secret},
+        lease_record::tests::{beat, lease, of_before, proof, secret},
+        nonce_of,
     };
 
     fn at(seconds: u64) -> Stamp {
@@ -373,13 +433,15 @@ mod tests {
             since: at(0),
             heard: at(0),
             progress: None,
+            beat: None,
         }
     }
 
     fn proposal(lease: Lease, parent: &str) -> LeaseAsk {
         let beat = Some(Beat { lease: lease.id.clone(), ..beat(0) });
         let parents = oid(parent).into_iter().collect();
-        LeaseAsk { lease: Some(Proposal { commit: oid("b").unwrap(), parents, lease }), beat, ..LeaseAsk::default() }
+        let commit = oid("b").unwrap();
+        LeaseAsk { lease: Some(Proposal { commit, parents, lease, proof: None }), beat, ..LeaseAsk::default() }
     }
 
     fn ruled(current: Option<&Standing>, mark: u64, asked: &LeaseAsk, now: u64) -> &'static str {
@@ -459,8 +521,12 @@ mod tests {
     #[test]
     fn only_the_holder_advances_and_releases_and_changes_nothing_else() {
         let held = standing(1, 5, LeaseState::Held);
-        let with = |lease: Lease, secret| LeaseAsk { secret, ..proposal(lease, "9") };
-        let next = |token, state| with(lease(1, token, state), Some(secret(1)));
+        let with = |lease: Lease, proof| {
+            let mut asked = proposal(lease, "9");
+            asked.lease.as_mut().unwrap().proof = proof;
+            asked
+        };
+        let next = |token, state| with(lease(1, token, state), Some(proof(1, 5)));
         for (asked, expected) in [
             (next(6, LeaseState::Held), "advance"),
             (next(5, LeaseState::Held), "FENCE-LEASE-INVALID"),
@@ -468,13 +534,23 @@ mod tests {
             (next(5, LeaseState::Released), "release"),
             (next(6, LeaseState::Released), "FENCE-LEASE-INVALID"),
             (with(lease(1, 6, LeaseState::Held), None), "FENCE-LEASE-REQUIRED"),
-            (with(lease(1, 6, LeaseState::Held), Some(secret(2))), "FENCE-LEASE-INVALID"),
+            (with(lease(1, 6, LeaseState::Held), Some(proof(2, 5))), "FENCE-LEASE-INVALID"),
+            // The one before, which everybody can read by now, and the master itself.
+            (with(lease(1, 6, LeaseState::Held), Some(proof(1, 4))), "FENCE-LEASE-INVALID"),
+            (with(lease(1, 6, LeaseState::Held), Some(secret(1))), "FENCE-LEASE-INVALID"),
+            // As a push option, it is none.
             (
-                with(Lease { owner: "x".to_owned(), ..lease(1, 6, LeaseState::Held) }, Some(secret(1))),
+                LeaseAsk { secret: Some(proof(1, 5)), ..with(lease(1, 6, LeaseState::Held), None) },
+                "FENCE-LEASE-REQUIRED",
+            ),
+            // Good once, and not again: it may not be what the next move must show.
+            (
+                with(Lease { holder: proof(1, 5).holder(), ..lease(1, 6, LeaseState::Held) }, Some(proof(1, 5))),
                 "FENCE-LEASE-INVALID",
             ),
+            (with(of_before(lease(1, 6, LeaseState::Held)), Some(proof(1, 5))), "FENCE-LEASE-INVALID"),
             (
-                with(Lease { holder: secret(2).holder(), ..lease(1, 6, LeaseState::Held) }, Some(secret(1))),
+                with(Lease { owner: "x".to_owned(), ..lease(1, 6, LeaseState::Held) }, Some(proof(1, 5))),
                 "FENCE-LEASE-INVALID",
             ),
             // Late, and nobody took it.
@@ -493,24 +569,88 @@ mod tests {
         );
     }
 
+    /// The beat that the ref shows is `beat(1)`, and its successor shows what that asks for.
+    fn alive(id: u8, shows: Option<Secret>) -> LeaseAsk {
+        let nonce = nonce_of([id + 1; 16]);
+        let holder = Some(secret(id).of_record(LeasePart::Beat, &nonce).holder());
+        let next = Beat { nonce, holder, ..beat(id) };
+        LeaseAsk { beat: Some(next), beat_proof: shows, beat_now: Some(beat(1)), ..LeaseAsk::default() }
+    }
+
     #[test]
     fn a_beat_counts_from_its_holder_as_long_as_nobody_else_has_the_lease() {
-        let alive =
-            |id, key: Option<u8>| LeaseAsk { beat: Some(beat(id)), secret: key.map(secret), ..LeaseAsk::default() };
+        let shows = |id: u8, nonce: u8| Some(secret(id).of_record(LeasePart::Beat, &nonce_of([nonce; 16])));
         let held = standing(1, 5, LeaseState::Held);
+        let of_lease = Some(secret(1).of_record(LeasePart::Lease, &nonce_of([1; 16])));
+        let again = |mut asked: LeaseAsk| {
+            asked.beat.as_mut().unwrap().holder = shows(1, 1).map(|proof| proof.holder());
+            asked
+        };
         for (current, asked, expected) in [
-            (&held, alive(1, Some(1)), "renew"),
+            (&held, alive(1, shows(1, 1)), "renew"),
             (&held, alive(1, None), "FENCE-LEASE-REQUIRED"),
-            (&held, alive(1, Some(2)), "FENCE-LEASE-INVALID"),
-            (&held, alive(2, Some(2)), "FENCE-LEASE-LOST"),
-            (&standing(1, 5, LeaseState::Released), alive(1, Some(1)), "FENCE-LEASE-LOST"),
+            (&held, LeaseAsk { secret: shows(1, 1), ..alive(1, None) }, "FENCE-LEASE-REQUIRED"),
+            (&held, alive(1, shows(1, 0)), "FENCE-LEASE-INVALID"),
+            (&held, alive(1, shows(2, 1)), "FENCE-LEASE-INVALID"),
+            // What the lease asks for is not what the beat asks for.
+            (&held, alive(1, of_lease), "FENCE-LEASE-INVALID"),
+            (&held, again(alive(1, shows(1, 1))), "FENCE-LEASE-INVALID"),
+            (&held, alive(2, shows(2, 1)), "FENCE-LEASE-LOST"),
+            (&standing(1, 5, LeaseState::Released), alive(1, shows(1, 1)), "FENCE-LEASE-LOST"),
         ] {
             assert_eq!(ruled(Some(current), 4, &asked, 9_000), expected, "{asked:?}");
         }
         let renewed =
-            judge_lease(&Rules::for_repo(), Some(&held), Mark::default(), &alive(1, Some(1)), &at(60)).unwrap();
+            judge_lease(&Rules::for_repo(), Some(&held), Mark::default(), &alive(1, shows(1, 1)), &at(60)).unwrap();
         assert_eq!(renewed.standing.left_at(&at(149)), Some(Duration::from_secs(1)));
         assert_eq!(renewed.standing.left_at(&at(150)), None);
+        // Where the ref shows nothing of this ownership, the last that was heard counts, and only there.
+        let heard = Standing { beat: shows(1, 7).map(|proof| proof.holder()), ..held.clone() };
+        for (now, shown, expected) in [
+            (Some(beat(1)), 1, "renew"),
+            (Some(beat(1)), 7, "FENCE-LEASE-INVALID"),
+            (Some(beat(2)), 7, "renew"),
+            (None, 7, "renew"),
+            (None, 1, "FENCE-LEASE-INVALID"),
+        ] {
+            let asked = LeaseAsk { beat_now: now, ..alive(1, shows(1, shown)) };
+            assert_eq!(ruled(Some(&heard), 4, &asked, 1), expected, "{asked:?}");
+        }
+        let unheard = LeaseAsk { beat_now: None, ..alive(1, shows(1, 1)) };
+        assert_eq!(ruled(Some(&held), 4, &unheard, 1), "FENCE-LEASE-INVALID");
+    }
+
+    /// It keeps its one secret, and its push options, until it ends. Nobody takes another like it.
+    #[test]
+    fn a_lease_of_the_format_before_keeps_its_holder() {
+        let before = |token, state| of_before(lease(1, token, state));
+        let held = Standing { lease: before(5, LeaseState::Held), ..standing(1, 5, LeaseState::Held) };
+        let old_beat = Beat { holder: None, ..beat(1) };
+        let next = |lease: Lease, secret| LeaseAsk { secret, beat: None, ..proposal(lease, "9") };
+        let alive_with = |secret| LeaseAsk { beat: Some(old_beat.clone()), secret, ..LeaseAsk::default() };
+        let mut upgraded = next(lease(1, 6, LeaseState::Held), Some(secret(1)));
+        upgraded.lease.as_mut().unwrap().proof = Some(secret(1));
+        for (asked, expected) in [
+            (next(before(6, LeaseState::Held), Some(secret(1))), "advance"),
+            (next(before(5, LeaseState::Released), Some(secret(1))), "release"),
+            (alive_with(Some(secret(1))), "renew"),
+            (next(before(6, LeaseState::Held), None), "FENCE-LEASE-REQUIRED"),
+            (next(before(6, LeaseState::Held), Some(secret(2))), "FENCE-LEASE-INVALID"),
+            (alive_with(None), "FENCE-LEASE-REQUIRED"),
+            (alive_with(Some(secret(2))), "FENCE-LEASE-INVALID"),
+            (alive(1, Some(secret(1))), "FENCE-LEASE-INVALID"),
+            (upgraded, "FENCE-LEASE-INVALID"),
+        ] {
+            assert_eq!(ruled(Some(&held), 4, &asked, 1), expected, "{asked:?}");
+        }
+        let mut taking = taking(1, Reason::First, "0");
+        let new = taking.lease.as_mut().unwrap();
+        new.lease = of_before(new.lease.clone());
+        assert_eq!(ruled(None, 0, &taking, 1), "FENCE-LEASE-INVALID");
+        taking.lease.as_mut().unwrap().lease = lease(2, 1, LeaseState::Held);
+        assert_eq!(ruled(None, 0, &taking, 1), "grant");
+        taking.beat.as_mut().unwrap().holder = None;
+        assert_eq!(ruled(None, 0, &taking, 1), "FENCE-LEASE-INVALID");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! nowhere else, so that what one machine writes is exactly what another reads.
 
 use crate::{
-    FenceName, Token,
+    FenceName, LeasePart, Token,
     chain::{self, is_hex},
     text,
 };
@@ -13,8 +13,39 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// The version of the record that this code writes and reads.
-pub const LEASE_FORMAT: u32 = 1;
+/// The version of the record that this code writes.
+pub const LEASE_FORMAT: u32 = 2;
+
+/// The versions of the record that this code reads: how a holder proves that a lease is its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub enum Format {
+    /// By one secret for the whole ownership, in a push option, which others may get to see. Nobody takes a lease in it
+    /// any more.
+    #[default]
+    OneSecret,
+    /// By a proof of one use for each move: a record has the hash of what the next move must show, and that move
+    /// shows it in its own record.
+    OneUse,
+}
+
+impl From<Format> for u32 {
+    fn from(format: Format) -> u32 {
+        match format {
+            Format::OneSecret => 1,
+            Format::OneUse => LEASE_FORMAT,
+        }
+    }
+}
+
+impl TryFrom<u32> for Format {
+    type Error = &'static str;
+
+    fn try_from(version: u32) -> Result<Format, &'static str> {
+        let known = [Format::OneSecret, Format::OneUse].into_iter().find(|format| u32::from(*format) == version);
+        known.ok_or("not a format that this git-fence knows")
+    }
+}
 
 /// How much of an owner's name, a reason or a progress report is kept.
 const LONGEST_OWNER: usize = 100;
@@ -23,6 +54,9 @@ const LONGEST_WORDS: usize = 200;
 /// How a deadline is spelled, and the only way.
 const DEADLINE: &str = "%Y-%m-%dT%H:%M:%SZ";
 
+/// What a move shows.
+const PROOF: &str = "Fence-Proof";
+
 /// Longer than any record of ours.
 const LONGEST_MESSAGE: usize = 16 * 1024;
 
@@ -30,7 +64,7 @@ const LONGEST_MESSAGE: usize = 16 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Written by a version that this one does not know.
-    #[error("it is of format {0}, and this git-fence knows format {LEASE_FORMAT}")]
+    #[error("it is of format {0}, and this git-fence knows formats 1 to {LEASE_FORMAT}")]
     Format(String),
     /// A trailer is not there.
     #[error("its trailer {0} is missing")]
@@ -88,7 +122,20 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// What only the holder of a lease has: 64 random hexadecimal digits. Never shown, never logged.
+/// What only the holder of a lease has: 64 hexadecimal digits. Never logged, and shown to nobody but the gate: one of
+/// one use stands in the record of the move that uses it up.
+///
+/// Of an ownership only the master is kept. What its moves must show is made of it, so nothing is lost with an answer:
+///
+/// ```
+/// use git_fence_core::{LeasePart, Secret, nonce_of};
+///
+/// let (master, nonce) = (Secret::of([7; 32]), nonce_of([1; 16]));
+/// let next = master.of_record(LeasePart::Lease, &nonce); // SHA-256 of master, role and the record's nonce
+/// let holder = next.holder(); // stands in the record
+/// assert_eq!(master.of_record(LeasePart::Lease, &nonce).holder(), holder);
+/// assert_ne!(master.of_record(LeasePart::Beat, &nonce).holder(), holder);
+/// ```
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Secret(String);
@@ -97,6 +144,22 @@ impl Secret {
     /// The secret made of `random` bytes.
     pub fn of(random: [u8; 32]) -> Secret {
         Secret(chain::hex(&random))
+    }
+
+    /// What the move after the record with this `nonce` must show, in an ownership whose master this is.
+    pub fn of_record(&self, part: LeasePart, nonce: &str) -> Secret {
+        let role = match part {
+            LeasePart::Lease => "lease",
+            LeasePart::Beat => "beat",
+            LeasePart::Ask => "ask",
+        };
+        Secret(chain::hex(&Sha256::digest(format!("{}\n{role}\n{nonce}", self.0))))
+    }
+
+    /// The proof that a record shows, if it shows one.
+    pub fn shown_in(message: &[u8]) -> Option<Secret> {
+        let trailers = Trailers::read(message).ok().filter(|trailers| trailers.format == Format::OneUse)?;
+        Secret::parse(trailers.find(PROOF)?.as_bytes())
     }
 
     /// Reads a secret as a push option carries it.
@@ -248,6 +311,9 @@ impl Reason {
 /// Who owns a fence, and since which token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
+    /// How its owner proves that it is the owner.
+    #[serde(default)]
+    pub format: Format,
     /// The ownership.
     pub id: LeaseId,
     /// The token that the owner may write with next; after a release, the last one it had.
@@ -263,7 +329,7 @@ pub struct Lease {
     /// The same in somebody's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
-    /// What is known of the holder's secret.
+    /// The hash of what the holder's next move must show.
     pub holder: Holder,
     /// Fresh in every commit: two runs must never make the same object, or both would succeed in
     /// creating it.
@@ -271,9 +337,10 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The message of the commit that holds this record for `fence`.
-    pub fn message(&self, fence: &FenceName) -> String {
-        let Lease { id, token, owner, state, ttl, reason, words, holder, nonce } = self;
+    /// The message of the commit that holds this record for `fence`, and shows `proof`.
+    pub fn message(&self, fence: &FenceName, proof: Option<&Secret>) -> String {
+        let Lease { format, id, token, owner, state, ttl, reason, words, holder, nonce } = self;
+        let format = u32::from(*format);
         let what = match (state, reason) {
             (LeaseState::Held, _) => format!("held by {owner}, token {token}"),
             (LeaseState::Released, Reason::Revoked) if self.is_revocation() => format!("taken away by {owner}"),
@@ -286,20 +353,23 @@ impl Lease {
         let state = if *state == LeaseState::Held { "held" } else { "released" };
         format!(
             "{fence}: {what} ({why})\n\n\
-             Fence-Format: {LEASE_FORMAT}\nFence-Lease: {id}\nFence-Token: {token}\nFence-Owner: {owner}\n\
-             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {why}\nFence-Holder: {}\nFence-Nonce: {nonce}\n",
-            holder.0
+             Fence-Format: {format}\nFence-Lease: {id}\nFence-Token: {token}\nFence-Owner: {owner}\n\
+             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {why}\nFence-Holder: {}\nFence-Nonce: {nonce}\n{}",
+            holder.0,
+            proof_line(proof)
         )
     }
 
     /// Reads the message of a commit.
     pub fn read(message: &[u8]) -> Result<Lease, RecordError> {
         let trailers = Trailers::read(message)?;
+        trailers.proof()?;
         let (word, words) = match trailers.get("Fence-Reason")?.split_once(": ") {
             Some((word, words)) => (word, Some(one_line(words, LONGEST_WORDS))),
             None => (trailers.get("Fence-Reason")?, None),
         };
         Ok(Lease {
+            format: trailers.format,
             id: trailers.lease()?,
             token: trailers.parse("Fence-Token", |value| Token::parse(value.as_bytes()).ok())?,
             owner: trailers.parse("Fence-Owner", owner_name)?,
@@ -311,7 +381,7 @@ impl Lease {
             ttl: trailers.parse("Fence-TTL", |value| Ttl::of_seconds(digits(value.strip_suffix('s')?)?))?,
             reason: trailers.parse("Fence-Reason", |_| Reason::parse(word))?,
             words: words.filter(|words| !words.is_empty()),
-            holder: trailers.parse("Fence-Holder", Holder::parse)?,
+            holder: trailers.holder()?,
             nonce: trailers.nonce()?,
         })
     }
@@ -336,26 +406,33 @@ pub struct Beat {
     pub progress: Option<String>,
     /// Whether the holder has heard a gate on this remote.
     pub gate: bool,
+    /// The hash of what the next one must show; none in [`Format::OneSecret`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Holder>,
     /// Fresh in every commit.
     pub nonce: String,
 }
 
 impl Beat {
-    /// The message of the commit that holds this beat for `fence`.
-    pub fn message(&self, fence: &FenceName) -> String {
-        let Beat { lease, deadline, progress, gate, nonce } = self;
+    /// The message of the commit that holds this beat for `fence`, and shows `proof`.
+    pub fn message(&self, fence: &FenceName, proof: Option<&Secret>) -> String {
+        let Beat { lease, deadline, progress, gate, holder, nonce } = self;
+        let format = u32::from(if holder.is_some() { Format::OneUse } else { Format::OneSecret });
+        let holder = holder.as_ref().map_or(String::new(), |holder| format!("Fence-Holder: {}\n", holder.0));
         let progress = progress.as_ref().map_or(String::new(), |text| format!("Fence-Progress: {text}\n"));
         let gate = if *gate { "Fence-Judge: gate\n" } else { "" };
         format!(
             "{fence}: alive until {deadline}\n\n\
-             Fence-Format: {LEASE_FORMAT}\nFence-Lease: {lease}\nFence-Deadline: {deadline}\n{progress}{gate}\
-             Fence-Nonce: {nonce}\n"
+             Fence-Format: {format}\nFence-Lease: {lease}\nFence-Deadline: {deadline}\n{progress}{gate}{holder}\
+             Fence-Nonce: {nonce}\n{}",
+            proof_line(proof)
         )
     }
 
     /// Reads the message of a commit.
     pub fn read(message: &[u8]) -> Result<Beat, RecordError> {
         let trailers = Trailers::read(message)?;
+        trailers.proof()?;
         Ok(Beat {
             lease: trailers.lease()?,
             deadline: trailers.parse("Fence-Deadline", |value| {
@@ -364,6 +441,7 @@ impl Beat {
             })?,
             progress: trailers.find("Fence-Progress").map(|text| one_line(text, LONGEST_WORDS)),
             gate: trailers.find("Fence-Judge") == Some("gate"),
+            holder: if trailers.format == Format::OneUse { Some(trailers.holder()?) } else { None },
             nonce: trailers.nonce()?,
         })
     }
@@ -407,8 +485,15 @@ fn digits(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
+fn proof_line(proof: Option<&Secret>) -> String {
+    proof.map_or(String::new(), |proof| format!("{PROOF}: {}\n", proof.reveal()))
+}
+
 /// The last paragraph of a message, where every line of it is `Fence-…: value`.
-struct Trailers<'a>(BTreeMap<&'a str, &'a str>);
+struct Trailers<'a> {
+    format: Format,
+    all: BTreeMap<&'a str, &'a str>,
+}
 
 impl<'a> Trailers<'a> {
     fn read(message: &'a [u8]) -> Result<Trailers<'a>, RecordError> {
@@ -427,16 +512,17 @@ impl<'a> Trailers<'a> {
                 return Err(RecordError::Twice(text::one_line(key.as_bytes(), 40)));
             }
         }
-        let trailers = Trailers(trailers);
         // Asked first: a later format may have changed everything else.
-        match trailers.get("Fence-Format")? {
-            format if format == LEASE_FORMAT.to_string() => Ok(trailers),
-            format => Err(RecordError::Format(text::one_line(format.as_bytes(), 20))),
+        let format = *trailers.get("Fence-Format").ok_or(RecordError::Missing("Fence-Format"))?;
+        let known = digits(format).and_then(|version| Format::try_from(u32::try_from(version).ok()?).ok());
+        match known {
+            Some(format) => Ok(Trailers { format, all: trailers }),
+            None => Err(RecordError::Format(text::one_line(format.as_bytes(), 20))),
         }
     }
 
     fn find(&self, key: &str) -> Option<&'a str> {
-        self.0.get(key).copied()
+        self.all.get(key).copied()
     }
 
     fn get(&self, key: &'static str) -> Result<&'a str, RecordError> {
@@ -452,6 +538,20 @@ impl<'a> Trailers<'a> {
         self.parse("Fence-Lease", LeaseId::parse)
     }
 
+    fn holder(&self) -> Result<Holder, RecordError> {
+        self.parse("Fence-Holder", Holder::parse)
+    }
+
+    /// What is shown as a proof must be one; it is not repeated where it is none.
+    fn proof(&self) -> Result<(), RecordError> {
+        match self.find(PROOF) {
+            Some(shown) if self.format == Format::OneUse && Secret::parse(shown.as_bytes()).is_none() => {
+                Err(RecordError::Value(PROOF, "not 64 hexadecimal digits".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn nonce(&self) -> Result<String, RecordError> {
         self.parse("Fence-Nonce", |value| is_hex(value, 32).then(|| value.to_owned()))
     }
@@ -462,7 +562,9 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn lease(id: u8, token: u64, state: LeaseState) -> Lease {
+        let nonce = nonce_of([token as u8 ^ if state == LeaseState::Held { 0 } else { 0x80 }; 16]);
         Lease {
+            format: Format::OneUse,
             id: LeaseId::of([id; 16]),
             token: Token::try_from(token).unwrap(),
             owner: format!("agent-{id}"),
@@ -470,13 +572,18 @@ pub(crate) mod tests {
             ttl: Ttl::of_seconds(90).unwrap(),
             reason: Reason::First,
             words: None,
-            holder: secret(id).holder(),
-            nonce: nonce_of([token as u8; 16]),
+            holder: secret(id).of_record(LeasePart::Lease, &nonce).holder(),
+            nonce,
         }
     }
 
     pub(crate) fn secret(id: u8) -> Secret {
         Secret::of([id; 32])
+    }
+
+    /// What agent `id` shows when it moves its lease on from `token`.
+    pub(crate) fn proof(id: u8, token: u64) -> Secret {
+        secret(id).of_record(LeasePart::Lease, &lease(id, token, LeaseState::Held).nonce)
     }
 
     pub(crate) fn beat(id: u8) -> Beat {
@@ -485,8 +592,15 @@ pub(crate) mod tests {
             deadline: "2026-01-01T00:00:00Z".to_owned(),
             progress: None,
             gate: false,
+            holder: Some(secret(id).of_record(LeasePart::Beat, &nonce_of([id; 16])).holder()),
             nonce: nonce_of([id; 16]),
         }
+    }
+
+    /// The same lease, as a version before has taken it: with one secret for the whole ownership.
+    pub(crate) fn of_before(lease: Lease) -> Lease {
+        let id = u8::from_str_radix(&lease.id.as_str()[..2], 16).unwrap();
+        Lease { format: Format::OneSecret, holder: secret(id).holder(), ..lease }
     }
 
     #[test]
@@ -495,28 +609,40 @@ pub(crate) mod tests {
         for state in [LeaseState::Held, LeaseState::Released] {
             for words in [None, Some("cron: nightly, host-3".to_owned())] {
                 let lease = Lease { words, reason: Reason::Expired, ..lease(7, 42, state) };
-                assert_eq!(Lease::read(lease.message(&fence).as_bytes()), Ok(lease));
+                for (lease, proof) in
+                    [(of_before(lease.clone()), None), (lease.clone(), None), (lease, Some(secret(9)))]
+                {
+                    let message = lease.message(&fence, proof.as_ref());
+                    assert_eq!(Lease::read(message.as_bytes()), Ok(lease));
+                    assert_eq!(Secret::shown_in(message.as_bytes()), proof);
+                }
             }
         }
         for progress in [None, Some("page 3 of 9".to_owned())] {
             let beat = Beat { progress, gate: true, ..beat(7) };
-            assert_eq!(Beat::read(beat.message(&fence).as_bytes()), Ok(beat));
+            for (beat, proof) in [(Beat { holder: None, ..beat.clone() }, None), (beat, Some(secret(9)))] {
+                let message = beat.message(&fence, proof.as_ref());
+                assert_eq!(Beat::read(message.as_bytes()), Ok(beat));
+                assert_eq!(Secret::shown_in(message.as_bytes()), proof);
+            }
         }
     }
 
     #[test]
     fn people_read_the_subject() {
-        let subject = |lease: Lease| lease.message(&FenceName::repo()).lines().next().unwrap().to_owned();
+        let subject = |lease: Lease| lease.message(&FenceName::repo(), None).lines().next().unwrap().to_owned();
         assert_eq!(subject(lease(1, 5, LeaseState::Held)), "repo: held by agent-1, token 5 (first)");
         assert_eq!(subject(lease(1, 5, LeaseState::Released)), "repo: released by agent-1 after token 5 (first)");
     }
 
     #[test]
     fn what_is_not_a_record_to_the_letter_is_none() {
-        let good = lease(7, 42, LeaseState::Held).message(&FenceName::repo());
+        let good = lease(7, 42, LeaseState::Held).message(&FenceName::repo(), Some(&secret(9)));
         for (from, to) in [
-            ("Fence-Format: 1", "Fence-Format: 2"),
-            ("Fence-Format: 1\n", ""),
+            ("Fence-Format: 2", "Fence-Format: 3"),
+            ("Fence-Format: 2", "Fence-Format: 02"),
+            ("Fence-Format: 2\n", ""),
+            ("Fence-Proof: ", "Fence-Proof: x"),
             ("Fence-Token: 42", "Fence-Token: 042"),
             ("Fence-Token: 42", "Fence-Token: 42\nFence-Token: 43"),
             ("Fence-State: held", "Fence-State: mine"),
@@ -533,9 +659,11 @@ pub(crate) mod tests {
             assert_ne!(bad, good, "{from}");
             assert!(Lease::read(bad.as_bytes()).is_err(), "{bad}");
         }
-        let future = good.replacen("Fence-Format: 1", "Fence-Format: 2", 1);
-        assert_eq!(Lease::read(future.as_bytes()), Err(RecordError::Format("2".to_owned())));
-        assert!(Lease::read(b"\xff\n\nFence-Format: 1").is_err());
+        let future = good.replacen("Fence-Format: 2", "Fence-Format: 3", 1);
+        assert_eq!(Lease::read(future.as_bytes()), Err(RecordError::Format("3".to_owned())));
+        let half = good.replacen("Fence-Proof: 0", "Fence-Proof: ", 1);
+        assert!(!Lease::read(half.as_bytes()).unwrap_err().to_string().contains("909"), "most of a proof is repeated");
+        assert!(Lease::read(b"\xff\n\nFence-Format: 2").is_err());
         assert!(Lease::read(b"").is_err());
     }
 
@@ -556,7 +684,7 @@ pub(crate) mod tests {
     #[test]
     fn a_deadline_has_one_spelling() {
         let read = |deadline: &str| {
-            Beat::read(Beat { deadline: deadline.to_owned(), ..beat(7) }.message(&FenceName::repo()).as_bytes())
+            Beat::read(Beat { deadline: deadline.to_owned(), ..beat(7) }.message(&FenceName::repo(), None).as_bytes())
         };
         assert!(read("2026-01-01T00:00:00Z").is_ok());
         for deadline in [

@@ -115,7 +115,8 @@ mod tests {
 
     fn line(id: u8, heard: u64, held_ms: Option<u64>) -> LeaseLine {
         let lease = lease(id, 5, LeaseState::Held);
-        let standing = Standing { commit: None, parent: None, lease, since: at(0), heard: at(heard), progress: None };
+        let standing =
+            Standing { commit: None, parent: None, lease, since: at(0), heard: at(heard), progress: None, beat: None };
         LeaseLine {
             fence: FenceName::repo(),
             push: None,
@@ -134,6 +135,7 @@ mod tests {
             token: standing.lease.token,
             heard: standing.heard,
             progress: None,
+            holder: None,
             who: Who::default(),
         })
     }

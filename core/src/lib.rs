@@ -77,8 +77,8 @@ pub use found::Found;
 pub use heirs::{Heir, heirs};
 pub use lease::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
 pub use lease_record::{
-    Beat, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words, nonce_of,
-    owner_name,
+    Beat, Format, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words,
+    nonce_of, owner_name,
 };
 pub use lease_tally::LeaseTally;
 pub use length::length_of_time;

@@ -28,7 +28,7 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Offer {
     tokens: BTreeMap<FenceName, Token>,
-    /// The secrets by which a holder proves that a lease is its own.
+    /// The secrets by which a holder of [`crate::Format::OneSecret`] proves that a lease is its own.
     secrets: BTreeMap<FenceName, Secret>,
     /// Who the pusher says it is, for the record only.
     pub owner: Option<String>,

@@ -196,6 +196,7 @@ mod tests {
                 since: now.clone(),
                 heard: now,
                 progress: None,
+                beat: None,
             },
             raises_to: crate::Mark::at(4).unwrap(),
         });

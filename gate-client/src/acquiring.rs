@@ -6,13 +6,13 @@ use crate::{
     clock,
     failure::Failure,
     git::How,
-    held::{Held, LeaseDir, Pulse},
+    held::{Held, Key, LeaseDir, Pulse},
     random,
     reading::{Life, Mirror, Seen, SeenLease},
     sending::Sending,
 };
 use git_fence_core::{
-    Code, HeldBy, Holder, Lease, LeasePart, LeaseState, Mark, ObjectId, Reason, Secret, Stamp, Token, Ttl, next_token,
+    Code, Format, HeldBy, Holder, Lease, LeasePart, LeaseState, Mark, ObjectId, Reason, Secret, Token, Ttl, next_token,
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -113,23 +113,25 @@ impl Client {
         if let Some(why) = before.refused_at(&seen) {
             return Err(Failure::Refused { why });
         }
-        let secret = random::secret();
-        let lease = self.wished_for(wish, otherwise, &seen, secret.holder())?;
+        let master = random::secret();
+        let lease = self.wished_for(wish, otherwise, &seen, &master)?;
         let dir = LeaseDir::create(&self.local, &lease.id, &self.clock.now())?;
-        let tried = self.propose(&mirror, &seen, wish.skew, &dir, lease, secret, before);
+        let tried = self.propose(&mirror, &seen, wish.skew, &dir, lease, &master, before);
         if !matches!(tried, Ok(Try::Taken(Taken::Ours(_)))) {
             dir.remove();
         }
         tried
     }
 
-    fn wished_for(&self, wish: &Wish, otherwise: Reason, seen: &Seen, holder: Holder) -> Result<Lease, Failure> {
+    fn wished_for(&self, wish: &Wish, otherwise: Reason, seen: &Seen, master: &Secret) -> Result<Lease, Failure> {
         let reason = match &seen.lease {
             None => Reason::First,
             Some(before) if before.lease.state == LeaseState::Released => Reason::Released,
             Some(_) => otherwise,
         };
+        let (nonce, holder) = fresh(master);
         Ok(Lease {
+            format: Format::OneUse,
             id: random::lease_id(),
             token: next(seen.lease.as_ref(), Mark::default())?,
             owner: wish.owner.clone(),
@@ -138,7 +140,7 @@ impl Client {
             reason,
             words: wish.words.clone(),
             holder,
-            nonce: random::nonce(),
+            nonce,
         })
     }
 
@@ -150,16 +152,17 @@ impl Client {
         seen: &Seen,
         skew: Duration,
         dir: &LeaseDir,
-        mut lease: Lease,
-        secret: Secret,
+        lease: Lease,
+        master: &Secret,
         before: &Beaten,
     ) -> Result<Try, Failure> {
         let parent = seen.lease.as_ref().map(|seen| seen.commit.clone());
         let objects = [mirror.objects(), dir.objects()];
         let push = || self.sending(&[&objects[0], &objects[1]]);
-        let mut commit = self.write_lease(dir, &lease, parent.as_ref())?;
+        let commit = self.write_lease(dir, &lease, parent.as_ref(), None)?;
+        let mut held = self.held(lease, commit, parent, Key::Master(master.clone()));
         let sent = self.clock.now();
-        let revokes = lease.is_revocation();
+        let revokes = held.lease.is_revocation();
         let watched = mirror.watched(&self.remote, &self.fence, seen, &sent);
         let is_alive = match seen.life(&sent, skew, watched) {
             Life::Free | Life::Expired => false,
@@ -168,7 +171,7 @@ impl Client {
             Life::AliveOrLate => !seen.gate(),
         };
         if let Some(theirs) = seen.held_by(&sent).filter(|_| is_alive && !revokes) {
-            let asked = if before.no_gate { Asked::NoGate } else { self.ask(push(), &commit)? };
+            let asked = if before.no_gate { Asked::NoGate } else { self.ask(push(), &held.commit)? };
             match asked {
                 Asked::Held(by) => return Ok(Try::Taken(Taken::Theirs(by))),
                 // A gate that does not say that it is held says that it is free.
@@ -176,16 +179,18 @@ impl Client {
                 Asked::NoGate => return Ok(Try::Taken(Taken::Theirs(theirs))),
             }
         }
-        let beat = self.beat_of(&lease, None, seen.gate(), &sent);
-        let beat = self.write_beat(dir, &beat, &lease.owner)?;
+        let beat = self.beat_of(&held, None, seen.gate(), &sent);
+        let good_until = clock::after(&sent, held.lease.ttl.duration());
+        let commit = self.write_beat(dir, &beat, &held.lease.owner, None)?;
+        let pulse = Pulse { commit, nonce: beat.nonce, good_until };
         let mut may_try_next_token = true;
         let mut lost_answers = 0;
         loop {
-            let mut sending = push().swap(LeasePart::Lease, parent.as_ref(), &commit).swap(
-                LeasePart::Beat,
-                seen.beat_at.as_ref(),
-                &beat,
-            );
+            // Whoever dies from here on may have it, and then can prove it.
+            dir.set_held(&held)?;
+            dir.set_pulse(&pulse)?;
+            let mut sending = push().swap(LeasePart::Lease, held.parent.as_ref(), &held.commit);
+            sending = sending.swap(LeasePart::Beat, seen.beat_at.as_ref(), &pulse.commit);
             // Whoever was interrupted still has to know what it has taken, or it leaves it held.
             if lost_answers > 0 && self.is_interrupted() {
                 sending.how = How { within: Some(LAST_TRY), stop: None, ..sending.how };
@@ -193,8 +198,8 @@ impl Client {
             let most_lost = if self.is_interrupted() { 1 } else { MOST_TRIES };
             let (refs, verdict) = match sending.send()? {
                 Answer::Landed { verdict, .. } => {
-                    let held = self.held(lease, commit, parent, secret, verdict.is_some());
-                    return self.keep(dir, &held, beat, &sent).map(Try::Taken);
+                    dir.set_held(&held.with_gate(verdict.is_some()))?;
+                    return Ok(Try::Taken(Taken::Ours(dir.clone())));
                 }
                 Answer::Refused { refs, verdict } => (refs, verdict),
                 // It may have landed, and it may land yet. The very same objects are pushed again: if
@@ -203,26 +208,26 @@ impl Client {
                     lost_answers += 1;
                     continue;
                 }
-                Answer::Lost { why } => return Err(may_be_ours(&lease, &why)),
+                Answer::Lost { why } => return Err(may_be_ours(&held.lease, &why)),
                 Answer::NoAtomic => return Err(self.no_atomic()),
                 Answer::NoOptions => return Err(self.no_options()),
             };
             // A push of ours whose answer was lost may be what stands in the way of this one.
-            if lost_answers > 0 && self.is_at(&commit).map_err(|e| may_be_ours(&lease, &e.to_string()))? {
-                let held = self.held(lease, commit, parent, secret, verdict.is_some());
-                return self.keep(dir, &held, beat, &sent).map(Try::Taken);
+            if lost_answers > 0 && self.is_at(&held.commit).map_err(|e| may_be_ours(&held.lease, &e.to_string()))? {
+                dir.set_held(&held.with_gate(verdict.is_some()))?;
+                return Ok(Try::Taken(Taken::Ours(dir.clone())));
             }
             match verdict {
                 Some(Verdict { code: Some(Code::Stale), mark: Some(mark), .. }) if may_try_next_token => {
                     may_try_next_token = false;
-                    lease.token = next(None, mark)?;
-                    lease.nonce = random::nonce();
-                    commit = self.write_lease(dir, &lease, parent.as_ref())?;
+                    held.lease.token = next(None, mark)?;
+                    (held.lease.nonce, held.lease.holder) = fresh(master);
+                    held.commit = self.write_lease(dir, &held.lease, held.parent.as_ref(), None)?;
                 }
                 Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by))),
                 Some(verdict) if verdict.code == Some(Code::Busy) => {
                     return Err(if lost_answers > 0 {
-                        may_be_ours(&lease, BUSY)
+                        may_be_ours(&held.lease, BUSY)
                     } else {
                         self.unreachable(BUSY.to_owned())
                     });
@@ -240,7 +245,7 @@ impl Client {
                 // there was no lease, nobody is asked: the question's ref could be created in its place.
                 None => {
                     let may_ask = !revokes && seen.lease.is_some();
-                    let asked = if may_ask { self.ask(push(), &commit)? } else { Asked::Free };
+                    let asked = if may_ask { self.ask(push(), &held.commit)? } else { Asked::Free };
                     let no_gate = matches!(asked, Asked::NoGate);
                     return Ok(match asked {
                         Asked::Held(by) => Try::Taken(Taken::Theirs(by)),
@@ -277,16 +282,17 @@ impl Client {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    fn held(&self, lease: Lease, commit: ObjectId, parent: Option<ObjectId>, secret: Secret, gate: bool) -> Held {
+    fn held(&self, lease: Lease, commit: ObjectId, parent: Option<ObjectId>, key: Key) -> Held {
         let (remote, url) = (self.remote.name.clone(), self.remote.url.clone());
-        Held { fence: self.fence.clone(), remote, url, lease, commit, parent, secret, gate, pending: None }
+        Held { fence: self.fence.clone(), remote, url, lease, commit, parent, key, gate: false, pending: None }
     }
+}
 
-    fn keep(&self, dir: &LeaseDir, held: &Held, beat: ObjectId, sent: &Stamp) -> Result<Taken, Failure> {
-        dir.set_held(held)?;
-        dir.set_pulse(&Pulse { commit: beat, good_until: clock::after(sent, held.lease.ttl.duration()) })?;
-        Ok(Taken::Ours(dir.clone()))
-    }
+/// The nonce of a new record, and what the move after it must show.
+fn fresh(master: &Secret) -> (String, Holder) {
+    let nonce = random::nonce();
+    let holder = master.of_record(LeasePart::Lease, &nonce).holder();
+    (nonce, holder)
 }
 
 /// An answer to our taking the lease was lost, and it could not be found out whether we have it.

@@ -9,14 +9,14 @@ use crate::{
     clock::{self, Clock},
     failure::Failure,
     git::How,
-    held::LeaseDir,
+    held::{Held, LeaseDir},
     local::{Local, Remote},
     objects::write_commit,
     random,
     reading::{Mirror, Seen, SeenLease},
     sending::Sending,
 };
-use git_fence_core::{Beat, Code, FenceName, Lease, LeaseState, ObjectId, Reason, Stamp, text};
+use git_fence_core::{Beat, Code, FenceName, Lease, LeasePart, LeaseState, ObjectId, Reason, Secret, Stamp, text};
 use std::{
     path::Path,
     sync::{Arc, atomic::AtomicBool},
@@ -49,19 +49,28 @@ impl Client {
         dir: &LeaseDir,
         lease: &Lease,
         parent: Option<&ObjectId>,
+        proof: Option<&Secret>,
     ) -> Result<ObjectId, Failure> {
-        let message = lease.message(&self.fence);
+        let message = lease.message(&self.fence, proof);
         write_commit(&dir.objects(), self.local.hash, &lease.owner, parent, &message, self.clock.now().unix_ms)
     }
 
-    pub(crate) fn write_beat(&self, dir: &LeaseDir, beat: &Beat, owner: &str) -> Result<ObjectId, Failure> {
-        let message = beat.message(&self.fence);
+    pub(crate) fn write_beat(
+        &self,
+        dir: &LeaseDir,
+        beat: &Beat,
+        owner: &str,
+        proof: Option<&Secret>,
+    ) -> Result<ObjectId, Failure> {
+        let message = beat.message(&self.fence, proof);
         write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
     }
 
-    pub(crate) fn beat_of(&self, lease: &Lease, progress: Option<String>, gate: bool, now: &Stamp) -> Beat {
-        let deadline = Beat::deadline_at(clock::after(now, lease.ttl.duration()).unix_ms);
-        Beat { lease: lease.id.clone(), deadline, progress, gate, nonce: random::nonce() }
+    pub(crate) fn beat_of(&self, held: &Held, progress: Option<String>, gate: bool, now: &Stamp) -> Beat {
+        let deadline = Beat::deadline_at(clock::after(now, held.lease.ttl.duration()).unix_ms);
+        let nonce = random::nonce();
+        let holder = held.key.holder(LeasePart::Beat, &nonce);
+        Beat { lease: held.lease.id.clone(), deadline, progress, gate, holder, nonce }
     }
 
     pub(crate) fn sending(&self, objects: &[&Path]) -> Sending<'_> {

@@ -8,7 +8,7 @@ use crate::{
     git::How,
     local::Local,
 };
-use git_fence_core::{FenceName, Lease, LeaseId, ObjectId, Secret, Stamp};
+use git_fence_core::{FenceName, Holder, Lease, LeaseId, LeasePart, ObjectId, Secret, Stamp};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -41,7 +41,9 @@ pub(crate) struct Held {
     pub(crate) commit: ObjectId,
     /// The ownership before.
     pub(crate) parent: Option<ObjectId>,
-    pub(crate) secret: Secret,
+    /// What it proves itself with.
+    #[serde(flatten)]
+    pub(crate) key: Key,
     /// Whether a gate has been heard.
     pub(crate) gate: bool,
     /// A push whose answer was lost: the lease is at this commit if it landed.
@@ -49,7 +51,46 @@ pub(crate) struct Held {
     pub(crate) pending: Option<Pending>,
 }
 
+/// What a holder proves itself with. It is on disk before anything is sent, so that no crash loses it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Key {
+    /// What the proofs of all moves are made of: each is good once, and stands in the record of the move.
+    Master(Secret),
+    /// One secret for the whole ownership, in a push option: of a lease that a version before has taken. It goes
+    /// on like that until it ends, because a run of that version may still be about.
+    Secret(Secret),
+}
+
+impl Key {
+    /// What the move after the record with this `nonce` shows.
+    pub(crate) fn proof(&self, part: LeasePart, nonce: &str) -> Option<Secret> {
+        match self {
+            Key::Master(master) => Some(master.of_record(part, nonce)),
+            Key::Secret(_) => None,
+        }
+    }
+
+    /// What a record with this `nonce` asks its next move for.
+    pub(crate) fn holder(&self, part: LeasePart, nonce: &str) -> Option<Holder> {
+        Some(self.proof(part, nonce)?.holder())
+    }
+}
+
 impl Held {
+    /// What the lease's next move shows.
+    pub(crate) fn proof(&self) -> Option<Secret> {
+        self.key.proof(LeasePart::Lease, &self.lease.nonce)
+    }
+
+    /// The push option by which a holder of before proves itself to a gate.
+    pub(crate) fn option(&self) -> Option<String> {
+        match &self.key {
+            Key::Secret(secret) if self.gate => Some(format!("fence-holder={}:{}", self.fence, secret.reveal())),
+            _ => None,
+        }
+    }
+
     /// The same lease, now at `commit`.
     pub(crate) fn moved_to(&self, lease: Lease, commit: ObjectId) -> Held {
         Held { lease, commit, pending: None, ..self.clone() }
@@ -78,6 +119,9 @@ pub(crate) struct Pending {
 pub(crate) struct Pulse {
     /// What its ref is at.
     pub(crate) commit: ObjectId,
+    /// The nonce of that beat, which the next one's proof is made of.
+    #[serde(default)]
+    pub(crate) nonce: String,
     /// Until when the lease is ours, by the clock that counts suspend.
     pub(crate) good_until: Stamp,
 }

@@ -47,17 +47,16 @@ impl Client {
         for _ in 0..MOST_TRIES {
             let sent = self.clock.now();
             let progress = dir.progress().map(|progress| progress.text);
-            let beat = self.beat_of(&held.lease, progress, gate, &sent);
-            let commit = self.write_beat(dir, &beat, &held.lease.owner)?;
+            let beat = self.beat_of(&held, progress, gate, &sent);
+            let proof = held.key.proof(LeasePart::Beat, &pulse.nonce);
+            let commit = self.write_beat(dir, &beat, &held.lease.owner, proof.as_ref())?;
             let mut push = self.sending(&[&objects]).swap(LeasePart::Beat, Some(&pulse.commit), &commit);
             push.how = self.how();
-            if gate {
-                push = push.option(secret_option(&held));
-            }
+            push.options.extend(Held { gate, ..held.clone() }.option().map(Into::into));
             match push.send()? {
                 Answer::Landed { .. } => {
                     let good_until = clock::after(&sent, held.lease.ttl.duration());
-                    dir.set_pulse(&Pulse { commit, good_until: good_until.clone() })?;
+                    dir.set_pulse(&Pulse { commit, nonce: beat.nonce, good_until: good_until.clone() })?;
                     return Ok(good_until);
                 }
                 Answer::Lost { why } => return Err(self.unreachable(why)),
@@ -78,6 +77,10 @@ impl Client {
                     match seen.beat_at.clone().filter(|_| is_ours) {
                         Some(at) => pulse.commit = at,
                         None => return Err(self.lost(&seen)),
+                    }
+                    // What the next one shows is made of the one that is there.
+                    if let Some(beat) = seen.beat.filter(|beat| beat.lease == held.lease.id) {
+                        pulse.nonce = beat.nonce;
                     }
                 }
             }
@@ -142,9 +145,9 @@ impl Client {
             if held.gate {
                 push = push
                     .option(crate::token_option(&self.fence, token))
-                    .option(secret_option(&held))
                     .option(format!("fence-owner={}", held.lease.owner));
             }
+            push.options.extend(held.option().map(Into::into));
             along(&mut push);
             push.remember_what_is_meant();
             held.pending = Some(Pending { lease: lease.clone(), commit: commit.clone() });
@@ -226,9 +229,7 @@ impl Client {
             let (lease, commit) = self.next_record(dir, held, Step::Advance)?;
             let mut push = self.sending(&[&objects[0], &objects[1]]);
             push = push.swap(LeasePart::Lease, Some(&held.commit), &commit);
-            if held.gate {
-                push = push.option(secret_option(held));
-            }
+            push.options.extend(held.option().map(Into::into));
             match push.send()? {
                 Answer::Landed { .. } => {
                     *held = held.moved_to(lease, commit);
@@ -288,12 +289,14 @@ impl Client {
     }
 
     fn next_record(&self, dir: &LeaseDir, held: &Held, step: Step) -> Result<(Lease, ObjectId), Failure> {
-        let mut lease = Lease { nonce: random::nonce(), ..held.lease.clone() };
+        let nonce = random::nonce();
+        let holder = held.key.holder(LeasePart::Lease, &nonce).unwrap_or_else(|| held.lease.holder.clone());
+        let mut lease = Lease { nonce, holder, ..held.lease.clone() };
         match step {
             Step::Advance => lease.token = next_token(Some(lease.token), Mark::default()).ok_or_else(used_up)?,
             Step::Release => lease.state = LeaseState::Released,
         }
-        let commit = self.write_lease(dir, &lease, held.parent.as_ref())?;
+        let commit = self.write_lease(dir, &lease, held.parent.as_ref(), held.proof().as_ref())?;
         Ok((lease, commit))
     }
 }
@@ -336,10 +339,6 @@ fn given_back_before(held: &Held, step: Step) -> Result<Moved, Failure> {
 
 fn is_held_by(seen: &SeenLease, held: &Held) -> bool {
     seen.lease.id == held.lease.id && seen.lease.state == LeaseState::Held
-}
-
-fn secret_option(held: &Held) -> String {
-    format!("fence-holder={}:{}", held.fence, held.secret.reveal())
 }
 
 /// Whether a refusal can come from a lease that is not ours any more.

@@ -173,9 +173,9 @@ fn deleted_by(refspec: &OsStr) -> Option<&OsStr> {
 
 /// `git push`, without what the user has configured for pushes of their own, which is not for this one.
 ///
-/// The options travel in the environment, which only this user can read: one of them is the holder's
-/// secret, and everybody on the machine sees the arguments of a process. `-o` on the command line would
-/// switch these off.
+/// The options travel in the environment, which only this user can read: in a lease that a version before has
+/// taken, one of them is the holder's secret, and everybody on the machine sees the arguments of a process. `-o`
+/// on the command line would switch these off.
 pub(crate) fn plain_push(git: &Git, options: &[OsString]) -> Command {
     let mut git = git.clone();
     let unset =

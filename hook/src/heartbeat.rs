@@ -42,6 +42,7 @@ impl Gate<'_> {
                 token: standing.lease.token,
                 heard: standing.heard,
                 progress: standing.progress,
+                holder: standing.beat,
                 who: self.record.who.clone(),
             });
         }

@@ -7,7 +7,8 @@ use crate::{
     surroundings::Environment,
 };
 use git_fence_core::{
-    Beat, FenceName, Lease, LeaseAsk, LeasePart, ObjectId, Offer, Proposal, RecordError, Reject, Rules, Settings,
+    Beat, FenceName, Lease, LeaseAsk, LeasePart, ObjectId, Offer, Proposal, RecordError, Reject, Rules, Secret,
+    Settings,
 };
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub(crate) fn asked(
     environment: &Environment,
 ) -> Result<BTreeMap<FenceName, LeaseAsk>, Reject> {
     let mut asks: BTreeMap<FenceName, LeaseAsk> = BTreeMap::new();
-    for LeaseCommand { fence, part, new } in &guarded.leases {
+    for LeaseCommand { fence, part, now, new } in &guarded.leases {
         let objects = || Objects::open(repository, environment);
         let is_none = |e: &NoRecord| invalid(fence, format!("what the push would make of it {e}"));
         let ask = asks.entry(fence.clone()).or_insert_with(|| LeaseAsk {
@@ -35,7 +36,12 @@ pub(crate) fn asked(
         match (part, new) {
             (LeasePart::Ask, _) => ask.only_asks = true,
             (LeasePart::Lease, Some(id)) => ask.lease = Some(proposal(id, objects()).map_err(|e| is_none(&e))?),
-            (LeasePart::Beat, Some(id)) => ask.beat = Some(beat(id, objects()).map_err(|e| is_none(&e))?),
+            (LeasePart::Beat, Some(id)) => {
+                let (next, proof) = beat(id, objects()).map_err(|e| is_none(&e))?;
+                (ask.beat, ask.beat_proof) = (Some(next), proof);
+                // Git moves the ref from here only, and here is where the proof must fit. What cannot be read asks for none.
+                ask.beat_now = now.as_ref().and_then(|id| beat(id, objects()).ok()).map(|(beat, _)| beat);
+            }
             (LeasePart::Lease | LeasePart::Beat, None) => {}
         }
     }
@@ -58,10 +64,12 @@ pub(crate) enum NoRecord {
 pub(crate) fn proposal(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<Proposal, NoRecord> {
     let commit = objects?.commit(id, MOST_BYTES)?;
     let lease = Lease::read(&commit.message).map_err(|e| NoRecord::Message(id.clone(), e))?;
-    Ok(Proposal { commit: id.clone(), parents: commit.parents, lease })
+    let proof = Secret::shown_in(&commit.message);
+    Ok(Proposal { commit: id.clone(), parents: commit.parents, lease, proof })
 }
 
-fn beat(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<Beat, NoRecord> {
+fn beat(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<(Beat, Option<Secret>), NoRecord> {
     let commit = objects?.commit(id, MOST_BYTES)?;
-    Beat::read(&commit.message).map_err(|e| NoRecord::Message(id.clone(), e))
+    let beat = Beat::read(&commit.message).map_err(|e| NoRecord::Message(id.clone(), e))?;
+    Ok((beat, Secret::shown_in(&commit.message)))
 }

@@ -26,6 +26,8 @@ pub(crate) struct Guarded {
 pub(crate) struct LeaseCommand {
     pub(crate) fence: FenceName,
     pub(crate) part: LeasePart,
+    /// What its ref is at right now.
+    pub(crate) now: Option<ObjectId>,
     pub(crate) new: Option<ObjectId>,
 }
 
@@ -162,7 +164,8 @@ fn part_of_lease(
         return Err(invalid(&fence, format!("'{name}' is never deleted: its counter must not begin again")));
     }
     let planned = (part != LeasePart::Ask).then(|| planned_for(&fence, command, resolved));
-    Ok(Some((LeaseCommand { fence, part, new: command.new.clone() }, planned)))
+    let (now, new) = (resolved.value.clone(), command.new.clone());
+    Ok(Some((LeaseCommand { fence, part, now, new }, planned)))
 }
 
 /// A ref that would be moved more than once: it could go there and back unseen.

@@ -10,8 +10,8 @@ use crate::{
     surroundings::Environment,
 };
 use git_fence_core::{
-    Beat, Event, FenceName, Lease, LeaseAsk, LeaseChange, LeaseId, LeasePart, LeaseState, ObjectId, Proposal, Reason,
-    Reject, Rules, Secret, Standing, few_words, judge_lease, next_token, nonce_of, owner_name, text,
+    Beat, Event, FenceName, Format, Lease, LeaseAsk, LeaseChange, LeaseId, LeasePart, LeaseState, ObjectId, Proposal,
+    Reason, Reject, Rules, Secret, Standing, few_words, judge_lease, next_token, nonce_of, owner_name, text,
 };
 use std::io::{self, Write as _};
 
@@ -52,6 +52,7 @@ pub(crate) fn revocation(
     let fence = &rules.fence;
     let mark = store.state().fence(fence).mark;
     let lease = Lease {
+        format: Format::OneUse,
         id: LeaseId::of(random()?),
         token: next_token(Some(held.lease.token), mark).ok_or_else(|| Failure::Other {
             what: format!("fence '{fence}' has no tokens left"),
@@ -68,12 +69,14 @@ pub(crate) fn revocation(
     let now = clock::stamp(&operator.here);
     let deadline = Beat::deadline_at(now.unix_ms);
     let nonce = nonce_of(random()?);
-    let beat = Beat { lease: lease.id.clone(), deadline, progress: None, gate: true, nonce };
+    // Nobody has it, so nobody is to go on from here.
+    let holder = Some(Secret::of(random()?).holder());
+    let beat = Beat { lease: lease.id.clone(), deadline, progress: None, gate: true, holder, nonce };
 
     let parents: Vec<ObjectId> = held.commit.clone().into_iter().collect();
-    let commit = write_commit(operator, &lease.message(fence), &parents)?;
-    let beat_commit = write_commit(operator, &beat.message(fence), &[])?;
-    let proposal = Proposal { commit: commit.clone(), parents, lease };
+    let commit = write_commit(operator, &lease.message(fence, None), &parents)?;
+    let beat_commit = write_commit(operator, &beat.message(fence, None), &[])?;
+    let proposal = Proposal { commit: commit.clone(), parents, lease, proof: None };
     let asked = LeaseAsk { lease: Some(proposal), beat: Some(beat), may_revoke: true, ..LeaseAsk::default() };
     let change = judge_lease(rules, Some(held), mark, &asked, &now).map_err(refused)?;
     move_refs(operator, fence, (&commit, held.commit.as_ref()), &beat_commit)?;

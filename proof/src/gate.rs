@@ -8,10 +8,10 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Beat, Claim, Command, Decision, Event, Evidence, Found, InFlight, Lease, LeaseAsk, LeaseId, LeaseState, Mark,
-    ObjectId, Place, Plan, PlannedRef, Proposal, Push, PushId, Reason, ReceivePack, Reject, Renewed, Source, Stake,
-    Stamp, Standing, Token, View, Who, decide, landed_so_far, next_token, nonce_of, refs_say_over, settle,
-    settle_as_reported,
+    Beat, Claim, Command, Decision, Event, Evidence, Format, Found, Holder, InFlight, Lease, LeaseAsk, LeaseId,
+    LeaseState, Mark, ObjectId, Place, Plan, PlannedRef, Proposal, Push, PushId, Reason, ReceivePack, Reject, Renewed,
+    Source, Stake, Stamp, Standing, Token, View, Who, decide, landed_so_far, next_token, nonce_of, refs_say_over,
+    settle, settle_as_reported,
 };
 use std::sync::Arc;
 
@@ -100,6 +100,7 @@ impl Protocol {
         };
         let id = LeaseId::of([0xee; 16]);
         let lease = Lease {
+            format: Format::OneUse,
             id: id.clone(),
             token: next_token(fence.lease.map(|standing| standing.lease.token), fence.mark).expect("a next token"),
             owner: "stranger".to_owned(),
@@ -107,14 +108,14 @@ impl Protocol {
             ttl: self.ttl,
             reason,
             words: None,
-            holder: self.holders[0].clone(),
+            holder: self.asked(0, 0, NOWHERE),
             nonce: String::new(),
         };
         let parents = fence.lease.and_then(|standing| standing.commit.clone()).into_iter().collect();
         let commit = self.object(NOWHERE).expect("an object");
-        let beat = Beat { lease: id, deadline: String::new(), progress: None, gate: true, nonce: String::new() };
-        let ask =
-            LeaseAsk { lease: Some(Proposal { commit, parents, lease }), beat: Some(beat), ..LeaseAsk::default() };
+        let beat = Some(beat_of(id, self.asked(1, 0, NOWHERE)));
+        let proposal = Proposal { commit, parents, lease, proof: None };
+        let ask = LeaseAsk { lease: Some(proposal), beat, ..LeaseAsk::default() };
         let now = self.now(world);
         let later = Stamp { uptime_ms: now.uptime_ms + 60_000, unix_ms: now.unix_ms + 60_000, ..now };
         matches!(decide(&log.state, &[Claim { lease: Some(&ask), ..claim }], &later), Decision::Admit { .. })
@@ -186,6 +187,7 @@ impl Protocol {
                 token: renewed.lease.token,
                 heard: renewed.heard,
                 progress: None,
+                holder: renewed.beat,
                 who: who(),
             }));
         }
@@ -329,23 +331,31 @@ impl Protocol {
         let push = &world.pushes[p];
         let rec = push.rec?;
         let commands = self.commands(world, p);
-        let proposes = commands.iter().find(|(on, _)| *on == LEASE).map(|(_, new)| *new);
-        let beats = commands.iter().any(|(on, _)| *on == BEAT);
-        let beat =
-            Beat { lease: id_of_lease(rec), deadline: String::new(), progress: None, gate: true, nonce: String::new() };
+        let moves =
+            |part: Ref| commands.iter().position(|(on, _)| *on == part).map(|at| (commands[at].1, push.said[at]));
         let is_new = rec.grant == p;
-        Some(LeaseAsk {
-            lease: proposes.map(|commit| self.proposal(world, commit)),
-            beat: beats.then_some(beat),
-            only_asks: false,
-            secret: (!is_new).then(|| self.secrets[rec.grant].clone()),
-            may_revoke: false,
-        })
+        // Made of what the client believes to be there: whoever has the master can prove itself to any record of its own.
+        let proof =
+            |part: usize, said: Object| (!is_new).then(|| self.proofs[part][rec.grant][usize::from(said)].0.clone());
+        let lease = moves(LEASE).map(|(new, said)| Proposal { proof: proof(0, said), ..self.proposal(world, new) });
+        let beat = moves(BEAT).map(|(new, _)| beat_of(id_of_lease(rec), self.asked(1, rec.grant, new)));
+        let beat_now = Some(world.refs[BEAT]).filter(|at| *at != NONE).and_then(|at| {
+            let made = world.pushes[maker_of(at)].rec?;
+            Some(beat_of(id_of_lease(made), self.asked(1, made.grant, at)))
+        });
+        let beat_proof = moves(BEAT).and_then(|(_, said)| proof(1, said));
+        Some(LeaseAsk { lease, beat, beat_proof, beat_now, ..LeaseAsk::default() })
+    }
+
+    /// What a record at this object asks the next move for, of a lease (0) or a beat (1).
+    fn asked(&self, part: usize, grant: usize, object: Object) -> Holder {
+        self.proofs[part][grant][usize::from(object)].1.clone()
     }
 
     fn proposal(&self, world: &World, commit: Object) -> Proposal {
         let rec = world.pushes[maker_of(commit)].rec.expect("whoever makes a lease's commit has a record for it");
         let lease = Lease {
+            format: Format::OneUse,
             id: id_of_lease(rec),
             token: token(rec.token),
             owner: self.owners[rec.grant].clone(),
@@ -353,11 +363,12 @@ impl Protocol {
             ttl: self.ttl,
             reason: rec.reason.into(),
             words: None,
-            holder: self.holders[rec.grant].clone(),
+            holder: self.asked(0, rec.grant, commit),
             nonce: nonce_of([commit; 16]),
         };
         let parents = self.object(rec.parent).into_iter().collect();
-        Proposal { commit: self.object(commit).expect("a lease's commit is an object"), parents, lease }
+        let commit = self.object(commit).expect("a lease's commit is an object");
+        Proposal { commit, parents, lease, proof: None }
     }
 }
 
@@ -386,6 +397,11 @@ fn naive(desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
     said[desk.push] |= ACCEPTED;
     desk.appended.push(Arc::new(Log::of(state, said)));
     Ruling::Accepted
+}
+
+fn beat_of(lease: LeaseId, holder: Holder) -> Beat {
+    let (deadline, nonce) = (String::new(), String::new());
+    Beat { lease, deadline, progress: None, gate: true, holder: Some(holder), nonce }
 }
 
 fn id_of_lease(rec: Rec) -> LeaseId {

@@ -28,6 +28,8 @@ pub const COUNTER: &str = "lease: every grant has a higher token than all before
 pub const SUCCESSOR: &str = "lease: what the successor has is not changed by whoever had it before";
 /// A lease is a lease.
 pub const NOT_TAKEN: &str = "lease: one that is alive is not granted to another";
+/// One kind.
+pub const ONE_KIND: &str = "lease: a fence takes tokens of one kind, and what lands first decides";
 /// Lost answers.
 pub const BELIEF: &str = "lease: what a client finds out after a lost answer is so";
 
@@ -63,6 +65,7 @@ pub fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
             Property::always(NOT_TAKEN, |model: &P, world: &W| {
                 model.latches.first(9, || lease_history(model, world).not_taken)
             }),
+            Property::always(ONE_KIND, |model: &P, world: &W| model.latches.first(10, || has_one_kind(world))),
             Property::always(BELIEF, |model: &P, world: &W| {
                 model.latches.first(7, || (0..world.pushes.len()).all(|p| belief_is_true(world, p)))
             }),
@@ -104,6 +107,11 @@ fn seen() -> Vec<Property<Protocol>> {
         Property::sometimes("second try", |_: &Protocol, world: &World| {
             world.pushes.iter().any(|push| push.again && push.answer == Answer::Landed)
         }),
+        Property::sometimes("other kind refused", |model: &Protocol, world: &World| {
+            let is_refused =
+                |p: usize| world.now().said[p] & REFUSED != 0 && model.scenario.pushes[p].kind == Kind::Acquire;
+            (0..world.pushes.len()).any(is_refused) && world.moves[REPO].iter().any(|moved| is_branch(moved.on))
+        }),
         Property::sometimes("renewed", |model: &Protocol, world: &World| landed(model, world, Kind::Beat)),
         Property::sometimes("released", |model: &Protocol, world: &World| landed(model, world, Kind::Release)),
         Property::sometimes("landed after all", |_: &Protocol, world: &World| {
@@ -144,8 +152,17 @@ fn is_in_order(world: &World, fence: Fence) -> bool {
     true
 }
 
-/// The largest token that has moved a ref, and one below each that was granted or advanced to.
-fn spent(world: &World, fence: Fence) -> u8 {
+fn has_one_kind(world: &World) -> bool {
+    let of_lease = |moved: &crate::world::Move| world.pushes[moved.by].rec.is_some();
+    let counts = |moved: &&crate::world::Move| of_lease(moved) || world.pushes[moved.by].tokens[REPO].is_some();
+    let mut kinds = world.moves[REPO].iter().filter(counts).map(of_lease);
+    let first = kinds.next();
+    world.has_lost_moves || kinds.all(|kind| Some(kind) == first)
+}
+
+/// The largest token that has moved a ref, and one below each that was granted or advanced to; at least what the mark
+/// was raised to.
+fn spent(model: &Protocol, world: &World, fence: Fence) -> u8 {
     let by = |moved: &crate::world::Move| {
         let push = &world.pushes[moved.by];
         match push.rec {
@@ -154,7 +171,8 @@ fn spent(world: &World, fence: Fence) -> u8 {
             _ => push.tokens[fence].unwrap_or(0),
         }
     };
-    world.moves[fence].iter().map(by).max().unwrap_or(0)
+    let raised = if fence == REPO { model.scenario.raised } else { 0 };
+    world.moves[fence].iter().map(by).max().unwrap_or(0).max(raised)
 }
 
 /// Said of a fence when nobody is writing to it: with what the next push would settle.
@@ -164,7 +182,7 @@ fn mark_is_what_moved(model: &Protocol, world: &World, fence: Fence) -> bool {
         return true;
     }
     let (_, mark) = model.would_say(world, next_claim(model, world, fence));
-    let spent = u64::from(spent(world, fence));
+    let spent = u64::from(spent(model, world, fence));
     if world.has_lost_moves { mark >= spent } else { mark == spent }
 }
 
@@ -175,7 +193,7 @@ fn is_free(model: &Protocol, world: &World, fence: Fence) -> bool {
 }
 
 fn next_claim<'a>(model: &'a Protocol, world: &World, fence: Fence) -> Claim<'a> {
-    let next = token(spent(world, fence) + 1);
+    let next = token(spent(model, world, fence) + 1);
     Claim { rules: &model.fences[fence], token: Some(next), exempt: false, guarded: true, lease: None }
 }
 

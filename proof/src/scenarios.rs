@@ -105,6 +105,8 @@ pub struct Scenario {
     pub volatile: bool,
     /// Whether hooks give up waiting.
     pub gives_up: bool,
+    /// What the mark of `repo` was raised to before.
+    pub raised: u8,
     /// What must be seen to happen, or nothing was proven.
     pub sometimes: Vec<&'static str>,
 }
@@ -153,6 +155,7 @@ fn scenario(name: &'static str, about: &'static str, pushes: Vec<Script>, someti
         undone: 0,
         volatile: false,
         gives_up: false,
+        raised: 0,
         sometimes: sometimes.to_vec(),
     }
 }
@@ -290,16 +293,17 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             ticks: 1,
+            raised: 4,
             ..scenario(
-                "lease after tokens",
-                "a fence that tokens have written to grants its first lease, and an old token comes late",
+                "one kind of tokens",
+                "tokens from elsewhere and a lease come to one fence, and what lands first decides",
                 vec![
                     plain(0, 5, &[MAIN, SITE]),
                     lease(1, Kind::Acquire, &[]),
                     lease(1, Kind::Fenced, &[DEV]),
                     plain(2, 7, &[MAIN]),
                 ],
-                &["waits", "second try", "rebooted"],
+                &["waits", "second try", "rebooted", "other kind refused"],
             )
         },
     ]

@@ -10,7 +10,9 @@ use crate::{
         SETTLED, START, Why, World, fence_of, id_of, is_branch, made_by, maker_of,
     },
 };
-use git_fence_core::{FenceName, Holder, InFlight, ObjectId, RefName, Reject, Rules, Secret, Ttl, next_token};
+use git_fence_core::{
+    FenceName, Holder, InFlight, LeasePart, ObjectId, RefName, Reject, Rules, Secret, Ttl, next_token, nonce_of,
+};
 use stateright::{Model, Property};
 use std::sync::Arc;
 
@@ -22,8 +24,8 @@ pub struct Protocol {
     pub fences: [Rules; 2],
     pub(crate) names: Vec<RefName>,
     pub(crate) objects: Vec<Option<ObjectId>>,
-    pub(crate) secrets: Vec<Secret>,
-    pub(crate) holders: Vec<Holder>,
+    /// What the move after each object shows, by whose ownership it is: of leases, and of beats.
+    pub(crate) proofs: [Vec<Vec<(Secret, Holder)>>; 2],
     pub(crate) owners: Vec<String>,
     pub(crate) boots: Vec<String>,
     pub(crate) ttl: Ttl,
@@ -76,13 +78,19 @@ impl Protocol {
         };
         let count = u8::try_from(scenario.pushes.len()).unwrap_or(u8::MAX);
         let object = |n: u8| ObjectId::parse(format!("{n:040x}").as_bytes()).expect("40 digits");
-        let secrets: Vec<Secret> = (0..count).map(|n| Secret::of([n; 32])).collect();
+        let objects = 8 + 4 * count;
+        let proofs = [LeasePart::Lease, LeasePart::Beat].map(|part| {
+            let proof = |master: u8, object: u8| {
+                let proof = Secret::of([master; 32]).of_record(part, &nonce_of([object; 16]));
+                (proof.clone(), proof.holder())
+            };
+            (0..count).map(|master| (0..objects).map(|object| proof(master, object)).collect()).collect()
+        });
         Protocol {
             fences: [Rules::for_repo(), deploy],
             names: crate::world::NAMES.iter().map(|name| RefName::new(*name)).collect(),
-            objects: (0..8 + 4 * count).map(object).collect(),
-            holders: secrets.iter().map(Secret::holder).collect(),
-            secrets,
+            objects: (0..objects).map(object).collect(),
+            proofs,
             owners: (0..count).map(|n| format!("run-{n}")).collect(),
             boots: (0..=scenario.crashes).map(|n| format!("boot-{n}")).collect(),
             ttl: Ttl::of_seconds(1).expect("a TTL"),
@@ -472,7 +480,7 @@ impl Model for Protocol {
         let count = self.scenario.pushes.len();
         vec![World {
             refs: [START, START, START, NONE, NONE],
-            log: vec![Arc::new(Log::begin(count))],
+            log: vec![Arc::new(Log::begin(count, self.scenario.raised))],
             pushes: vec![Pushing::idle(); count],
             held: vec![None; count],
             moves: [Vec::new(), Vec::new()],

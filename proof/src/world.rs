@@ -1,6 +1,6 @@
 //! What there is: refs, a log, pushes under way, and what clients know.
 
-use git_fence_core::{Event, Evidence, Reason, Reject, State};
+use git_fence_core::{Event, Evidence, FenceName, Mark, Reason, Reject, Rules, State};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -262,9 +262,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty one.
-    pub fn begin(pushes: usize) -> Log {
-        Log::of(State::default(), vec![0; pushes])
+    /// One in which nothing has happened but that the mark of `repo` was raised, under the settings of this gate.
+    pub fn begin(pushes: usize, raised: u8) -> Log {
+        let mut state =
+            State { settings: Some(serde_json::json!({ "fences": [Rules::for_repo()] })), ..State::default() };
+        state.marks.extend(Mark::at(raised.into()).filter(|_| raised > 0).map(|mark| (FenceName::repo(), mark)));
+        Log::of(state, vec![0; pushes])
     }
 
     /// One that adds up to this.

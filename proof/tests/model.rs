@@ -70,8 +70,8 @@ fn a_lost_answer_is_settled_and_not_guessed() {
 }
 
 #[test]
-fn a_lease_begins_above_the_tokens_before_it() {
-    holds("lease after tokens", 1);
+fn what_lands_first_decides_and_a_lease_begins_above_the_mark() {
+    holds("one kind of tokens", 1);
 }
 
 #[test]

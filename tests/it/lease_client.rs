@@ -443,7 +443,7 @@ fn a_lease_that_cannot_be_read_is_named() {
     for (id, words) in [
         (blob, "it is a blob"),
         (commit("an old lease\n\nFence-Token: 4"), "Fence-Format is missing"),
-        (commit(&message.replace("Fence-Format: 1", "Fence-Format: 2")), "format 2"),
+        (commit(&message.replace("Fence-Format: 2", "Fence-Format: 3")), "format 3"),
         (commit(&message.replace("Fence-Token: 1", "Fence-Token: one")), "Fence-Token is 'one'"),
     ] {
         world.ok(world
@@ -596,7 +596,7 @@ fn the_secret_is_in_no_processes_arguments() {
     a.ok(&["acquire"]);
     let lease = fs::read_dir(a.path(".git/git-fence/leases")).unwrap().next().unwrap().unwrap().path();
     let held: serde_json::Value = serde_json::from_slice(&fs::read(lease.join("lease.json")).unwrap()).unwrap();
-    let secret = held["secret"].as_str().unwrap();
+    let secret = held["master"].as_str().unwrap();
     assert_eq!(fs::metadata(&lease).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(fs::metadata(lease.join("lease.json")).unwrap().permissions().mode() & 0o777, 0o600);
     let trace = world.path("trace");

@@ -24,6 +24,7 @@ mod operations;
 mod patterns;
 mod places;
 mod plain_push;
+mod proofs;
 mod run;
 mod spent;
 mod spent_at_once;

@@ -157,7 +157,7 @@ fn the_command_gets_to_know_its_lease_and_not_its_secret() {
         assert!(all.lines().any(|found| found == line), "{line} in {all}");
     }
     let lease: serde_json::Value = serde_json::from_slice(&fs::read(world.path("lease.json")).unwrap()).unwrap();
-    assert!(!all.contains(lease["secret"].as_str().unwrap()));
+    assert!(!all.contains(lease["master"].as_str().unwrap()));
     // What the user gives git through the environment stays.
     assert_eq!(ok_under_lease(&world, 0, "git config init.defaultBranch").trim(), "main");
 }

@@ -185,7 +185,7 @@ pub fn is_ref_as_text(text: &str) -> bool {
     String::from(RefName::new(bytes)) == text
 }
 
-/// The last paragraph of a message: `Fence-<key>: <value>` in every line, each key once, format 1.
+/// The last paragraph of a message: `Fence-<key>: <value>` in every line, each key once, format 1 or 2.
 fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
     let message = std::str::from_utf8(bytes).ok().filter(|message| message.len() <= 16_384)?;
     let mut lines: Vec<&str> = message.split('\n').collect();
@@ -200,7 +200,19 @@ fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
             return None;
         }
     }
-    (found.get("Fence-Format") == Some(&"1")).then_some(found)
+    // In format 2 a move shows a proof, if it has one to show.
+    let proof = found.get("Fence-Proof").is_none_or(|proof| is_hex(proof.as_bytes(), 64));
+    let known = match found.get("Fence-Format") {
+        Some(&"1") => true,
+        Some(&"2") => proof,
+        _ => false,
+    };
+    known.then_some(found)
+}
+
+/// Whether the record of a move shows a proof.
+pub fn shows_proof(bytes: &[u8]) -> bool {
+    trailers(bytes).is_some_and(|found| found["Fence-Format"] == "2" && found.contains_key("Fence-Proof"))
 }
 
 /// A trailer and what its value must be.
@@ -237,14 +249,17 @@ pub fn is_lease(bytes: &[u8]) -> bool {
 /// The message of a beat's commit.
 pub fn is_beat(bytes: &[u8]) -> bool {
     trailers(bytes).is_some_and(|found| {
-        all_are(
-            &found,
-            &[
-                ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
-                ("Fence-Deadline", is_deadline),
-                ("Fence-Nonce", |value| is_hex(value.as_bytes(), 32)),
-            ],
-        )
+        let holder: Rule = ("Fence-Holder", |value| is_hex(value.as_bytes(), 64));
+        let in_chain = found["Fence-Format"] == "1" || all_are(&found, &[holder]);
+        in_chain
+            && all_are(
+                &found,
+                &[
+                    ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
+                    ("Fence-Deadline", is_deadline),
+                    ("Fence-Nonce", |value| is_hex(value.as_bytes(), 32)),
+                ],
+            )
     })
 }
 
@@ -318,7 +333,8 @@ fn is_sound(key: &str, value: &Value) -> bool {
         "fence" => value.is_null() || text(&is_fence),
         "old" | "new" | "commit" | "parent" => value.is_null() || text(&is_id),
         "id" | "lease" => text(&|bytes| is_hex(bytes, 32)),
-        "holder" | "prev" => text(&|bytes| is_hex(bytes, 64)),
+        "format" => [1, 2].iter().any(|known| value == known),
+        "holder" | "beat" | "prev" => text(&|bytes| is_hex(bytes, 64)),
         "seq" | "push" | "elapsed_us" | "count" | "moved" | "uptime_ms" | "unix_ms" | "pid_ns" | "start" => {
             value.is_null() || value.is_u64()
         }

@@ -40,7 +40,8 @@ fn push_options() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn message(of: impl Strategy<Value = String>) -> impl Strategy<Value = Vec<u8>> {
-    (of, "|\n|\n\n|\nFence-Extra: 1\n").prop_map(|(message, after)| (message + &after).into_bytes())
+    (of, "|\n|\n\n|\nFence-Extra: 1\n|Fence-Proof: [0-9a-f]{63,64}\n|Fence-Proof: \n")
+        .prop_map(|(message, after)| (message + &after).into_bytes())
 }
 
 /// Values that nearly fit where another stands.
@@ -114,12 +115,12 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn leases_are_read_to_the_letter(bytes in hostile(message(values::lease().prop_map(|lease| lease.message(&FenceName::repo()))))) {
+    fn leases_are_read_to_the_letter(bytes in hostile(message(values::lease().prop_map(|lease| lease.message(&FenceName::repo(), None))))) {
         super::record(&bytes);
     }
 
     #[test]
-    fn beats_are_read_to_the_letter(bytes in hostile(message(values::beat().prop_map(|beat| beat.message(&FenceName::repo()))))) {
+    fn beats_are_read_to_the_letter(bytes in hostile(message(values::beat().prop_map(|beat| beat.message(&FenceName::repo(), None))))) {
         super::record(&bytes);
     }
 
@@ -128,13 +129,13 @@ proptest! {
         beat in values::beat(),
         deadline in "[0-9]{4}-(0[0-9]|1[0-3])-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9](Z|z|\\.5Z|\\+00:00|Z\\[UTC\\])?|-[0-9]{6}-01-01T00:00:00Z",
     ) {
-        super::record(Beat { deadline, ..beat }.message(&FenceName::repo()).as_bytes());
+        super::record(Beat { deadline, ..beat }.message(&FenceName::repo(), None).as_bytes());
     }
 
     #[test]
     fn what_is_written_is_read_back(lease in values::lease(), beat in values::beat(), fence in values::fence()) {
-        prop_assert_eq!(Lease::read(lease.message(&fence).as_bytes()), Ok(lease));
-        prop_assert_eq!(Beat::read(beat.message(&fence).as_bytes()), Ok(beat));
+        prop_assert_eq!(Lease::read(lease.message(&fence, None).as_bytes()), Ok(lease));
+        prop_assert_eq!(Beat::read(beat.message(&fence, None).as_bytes()), Ok(beat));
     }
 
     #[test]

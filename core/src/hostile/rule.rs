@@ -5,8 +5,9 @@ use super::{
     values::{self, object, stamp, token},
 };
 use crate::{
-    Accept, Claim, Decision, Event, Fence, Found, Lease, LeaseAsk, LeaseMove, LeaseState, Mode, Proposal, Push, Rules,
-    State, Token, TokenKind, Ttl, decide, next_token, refs_say_over, settle, settle_as_reported,
+    Accept, Claim, Decision, Event, Fence, Format, Found, Holder, Lease, LeaseAsk, LeaseMove, LeasePart, LeaseState,
+    Mode, Proposal, Push, Rules, Secret, Standing, State, Token, TokenKind, Ttl, decide, next_token, nonce_of,
+    refs_say_over, settle, settle_as_reported,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -22,15 +23,29 @@ fn rules() -> impl Strategy<Value = Rules> {
     )
 }
 
+/// Of one of three masters, for a record with one of three nonces.
+fn proof() -> impl Strategy<Value = Secret> {
+    let part = select(vec![LeasePart::Lease, LeasePart::Beat]);
+    (0..3u8, part, 0..3u8).prop_map(|(id, part, nonce)| values::secret(id).of_record(part, &nonce_of([nonce; 16])))
+}
+
+/// The master whose proof a record asks for, if it is one of ours.
+fn master_of(lease: &Lease) -> Option<Secret> {
+    let asks = |master: &Secret| master.of_record(LeasePart::Lease, &lease.nonce).holder() == lease.holder;
+    (0..3).map(values::secret).find(asks)
+}
+
 /// A question that often fits what stands: the next step of its holder, or the next grant.
 fn ask() -> impl Strategy<Value = Question> {
-    let beat = option::of(values::beat());
-    let lease = option::of((object(), vec(object(), 0..2), values::lease()));
+    let beat = (option::of(values::beat()), option::of(proof()), option::of(values::beat()));
+    let lease = option::of((object(), vec(object(), 0..2), values::lease(), option::of(proof())));
     (lease, beat, any::<bool>(), option::of(0..3u8), any::<bool>(), 0..6u8, values::reason()).prop_map(
-        |(lease, beat, only_asks, secret, may_revoke, fitting, reason)| Question {
+        |(lease, (beat, beat_proof, beat_now), only_asks, secret, may_revoke, fitting, reason)| Question {
             ask: LeaseAsk {
-                lease: lease.map(|(commit, parents, lease)| Proposal { commit, parents, lease }),
+                lease: lease.map(|(commit, parents, lease, proof)| Proposal { commit, parents, lease, proof }),
                 beat,
+                beat_proof,
+                beat_now,
                 only_asks: only_asks && fitting == 0,
                 secret: secret.map(values::secret),
                 may_revoke,
@@ -49,9 +64,22 @@ struct Question {
 }
 
 impl Question {
+    /// A heartbeat of whoever has the lease, after the one that the ref shows.
+    fn beating(mut self, fence: &Fence<'_>) -> LeaseAsk {
+        if let (Some(current), Some(beat), Some(now), 1..=3) =
+            (fence.lease, &mut self.ask.beat, &mut self.ask.beat_now, self.fitting)
+        {
+            beat.lease = current.lease.id.clone();
+            now.lease = current.lease.id.clone();
+            let shown = (0..3).map(|id| values::secret(id).of_record(LeasePart::Beat, &now.nonce));
+            self.ask.beat_proof = shown.into_iter().find(|proof| Some(proof.holder()) == now.holder);
+        }
+        self.ask
+    }
+
     /// Made to fit the fence as it stands, more or less.
     fn put_to(mut self, fence: &Fence<'_>) -> LeaseAsk {
-        let Some(Proposal { parents, lease, .. }) = &mut self.ask.lease else { return self.ask };
+        let Some(Proposal { parents, lease, proof, .. }) = &mut self.ask.lease else { return self.beating(fence) };
         match (self.fitting, fence.lease) {
             (1 | 2, Some(current)) => {
                 let nonce = lease.nonce.clone();
@@ -61,6 +89,10 @@ impl Question {
                 *lease = Lease { nonce, state, token, ..current.lease.clone() };
                 *parents = current.parent.clone().into_iter().collect();
                 self.ask.secret = (0..3).map(values::secret).find(|secret| secret.holder() == lease.holder);
+                if let Some(master) = master_of(&current.lease) {
+                    *proof = Some(master.of_record(LeasePart::Lease, &current.lease.nonce));
+                    lease.holder = master.of_record(LeasePart::Lease, &lease.nonce).holder();
+                }
                 self.ask.beat = None;
             }
             (3 | 4, current) => {
@@ -72,6 +104,7 @@ impl Question {
                     if lease.reason == crate::Reason::Revoked { LeaseState::Released } else { LeaseState::Held };
                 *parents = current.and_then(|current| current.commit.clone()).into_iter().collect();
                 self.ask.secret = None;
+                *proof = None;
                 if let Some(beat) = &mut self.ask.beat {
                     beat.lease = lease.id.clone();
                 }
@@ -79,6 +112,25 @@ impl Question {
             _ => {}
         }
         self.ask
+    }
+}
+
+/// Whether who asks has shown what the record before asked for, and asks for something else from then on.
+fn is_proven(ask: &LeaseAsk, current: &Standing) -> bool {
+    let shows = |proof: Option<&Secret>, asked: Option<&Holder>, next: Option<&Holder>| {
+        proof.map(Secret::holder).as_ref() == asked && asked.is_some() && next.is_some() && next != asked
+    };
+    match (&ask.lease, &ask.beat) {
+        _ if current.lease.format == Format::OneSecret => {
+            ask.secret.as_ref().map(Secret::holder).as_ref() == Some(&current.lease.holder)
+        }
+        (Some(next), _) => shows(next.proof.as_ref(), Some(&current.lease.holder), Some(&next.lease.holder)),
+        (None, Some(next)) => {
+            let now = ask.beat_now.as_ref().filter(|now| now.lease == current.lease.id);
+            let asked = now.and_then(|now| now.holder.as_ref()).or(current.beat.as_ref());
+            shows(ask.beat_proof.as_ref(), asked, next.holder.as_ref())
+        }
+        (None, None) => false,
     }
 }
 
@@ -175,8 +227,7 @@ proptest! {
                     if fence.kind(claim.rules) == Some(TokenKind::Lease) {
                         let lease = fence.lease.expect("nobody writes where no lease was granted");
                         prop_assert_eq!(lease.lease.token, token);
-                        let secret = claim.lease.and_then(|ask| ask.secret.as_ref());
-                        prop_assert_eq!(secret.map(|secret| secret.holder()), Some(lease.lease.holder.clone()));
+                        prop_assert!(is_proven(claim.lease.expect("it comes with its lease"), lease));
                         prop_assert!(lease.is_held());
                     }
                 }
@@ -203,7 +254,7 @@ proptest! {
             prop_assert_eq!(is_new, current.lease.id != change.standing.lease.id);
             prop_assert!(change.change != LeaseMove::Grant || current.left_at(&now).is_none(), "taken from the living");
             if !is_new {
-                prop_assert_eq!(ask.secret.map(|secret| secret.holder()), Some(current.lease.holder.clone()));
+                prop_assert!(is_proven(&ask, current), "{:?} of {:?}", ask, current);
                 prop_assert!(current.is_held());
             }
         } else {
@@ -214,6 +265,7 @@ proptest! {
             prop_assert_eq!(change.change == LeaseMove::Revoke, change.standing.lease.is_revocation());
             prop_assert!(change.change == LeaseMove::Grant || ask.may_revoke);
             prop_assert!(change.standing.lease.ttl <= rules.lease_max_ttl);
+            prop_assert!(change.standing.lease.format == Format::OneUse && change.standing.beat.is_some());
         }
         // When it has landed, nothing that was granted before can be granted or can write again.
         let mut later = state.clone();
@@ -230,7 +282,7 @@ proptest! {
         found in option::of((object(), vec(object(), 0..2), values::lease())),
         now in stamp(),
     ) {
-        let found = found.map_or(Found::Nothing, |(commit, parents, lease)| Found::Record(Proposal { commit, parents, lease }));
+        let found = found.map_or(Found::Nothing, |(commit, parents, lease)| Found::Record(Proposal { commit, parents, lease, proof: None }));
         let Some(line) = state.fence(&rules.fence).lease_found(&rules, found, &now, "anna") else { return Ok(()) };
         let mut later = state.clone();
         later.apply(9, "", &Event::LeaseFound(line)).unwrap();

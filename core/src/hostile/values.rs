@@ -1,10 +1,10 @@
 //! Values of every kind, small ones and those at the ends of their ranges.
 
 use crate::{
-    AskedRef, Beat, Code, Event, Evidence, FenceName, Heir, InFlight, Landed, Lease, LeaseChange, LeaseId, LeaseLine,
-    LeaseMove, LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef, PushId, Reason, ReceivePack, RefName,
-    Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token, TokenKind, Ttl, Who, few_words, hash_line,
-    nonce_of, owner_name,
+    AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, Landed, Lease, LeaseChange,
+    LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef, PushId,
+    Reason, ReceivePack, RefName, Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token, TokenKind,
+    Ttl, Who, few_words, hash_line, nonce_of, owner_name,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -60,8 +60,10 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
     // What is too long is cut.
     let words = || prop_oneof![8 => ".{0,6}", 1 => ".{98,103}", 1 => ".{198,203}"];
     let text = (words(), option::of(words()));
-    (0..3u8, token(), state, ttl, reason(), text, any::<[u8; 16]>()).prop_map(
-        |(id, token, state, ttl, reason, (owner, words), nonce)| Lease {
+    let nonce = prop_oneof![(0..3u8).prop_map(|n| [n; 16]), any::<[u8; 16]>()];
+    (0..3u8, token(), state, ttl, reason(), text, (format(), nonce)).prop_map(
+        |(id, token, state, ttl, reason, (owner, words), (format, nonce))| Lease {
+            format,
             id: LeaseId::of([id; 16]),
             token,
             owner: owner_name(&owner).unwrap_or_else(|| "somebody".to_owned()),
@@ -69,28 +71,55 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
             ttl,
             reason,
             words: words.as_deref().and_then(few_words),
-            holder: secret(id).holder(),
+            holder: match format {
+                Format::OneSecret => secret(id).holder(),
+                Format::OneUse => secret(id).of_record(LeasePart::Lease, &nonce_of(nonce)).holder(),
+            },
             nonce: nonce_of(nonce),
         },
     )
+}
+
+/// What a beat with this nonce asks for.
+pub(super) fn next_beat(id: u8, nonce: [u8; 16]) -> Secret {
+    secret(id).of_record(LeasePart::Beat, &nonce_of(nonce))
+}
+
+fn format() -> impl Strategy<Value = Format> {
+    select(vec![Format::OneUse, Format::OneUse, Format::OneSecret])
 }
 
 pub(super) fn beat() -> impl Strategy<Value = Beat> {
     let deadline = prop_oneof![0..2_000_000_000_000u64, any::<u64>()];
-    (0..3u8, deadline, option::of(any::<String>()), any::<bool>(), any::<[u8; 16]>()).prop_map(
-        |(id, deadline, progress, gate, nonce)| Beat {
+    let nonce = prop_oneof![(0..3u8).prop_map(|n| [n; 16]), any::<[u8; 16]>()];
+    (0..3u8, deadline, option::of(any::<String>()), any::<bool>(), (format(), nonce)).prop_map(
+        |(id, deadline, progress, gate, (format, nonce))| Beat {
             lease: LeaseId::of([id; 16]),
             deadline: Beat::deadline_at(deadline),
             progress: progress.as_deref().and_then(few_words),
             gate,
+            holder: (format == Format::OneUse).then(|| next_beat(id, nonce).holder()),
             nonce: nonce_of(nonce),
         },
     )
 }
 
+fn holder() -> impl Strategy<Value = Holder> {
+    (0..3u8, 0..3u8).prop_map(|(id, nonce)| next_beat(id, [nonce; 16]).holder())
+}
+
 pub(super) fn standing() -> impl Strategy<Value = Standing> {
-    (option::of(object()), option::of(object()), lease(), stamp(), stamp(), option::of("[a-z ]{1,9}")).prop_map(
-        |(commit, parent, lease, since, heard, progress)| Standing { commit, parent, lease, since, heard, progress },
+    let at = (option::of(object()), option::of(object()));
+    (at, lease(), stamp(), stamp(), option::of("[a-z ]{1,9}"), option::of(holder())).prop_map(
+        |((commit, parent), lease, since, heard, progress, beat)| Standing {
+            commit,
+            parent,
+            lease,
+            since,
+            heard,
+            progress,
+            beat,
+        },
     )
 }
 
@@ -222,13 +251,14 @@ pub(super) fn lease_line() -> impl Strategy<Value = LeaseLine> {
 }
 
 fn renewed() -> impl Strategy<Value = Renewed> {
-    (fence(), 0..3u8, token(), stamp(), option::of("[a-z]{1,5}"), who()).prop_map(
-        |(fence, id, token, heard, progress, who)| Renewed {
+    (fence(), 0..3u8, token(), stamp(), option::of("[a-z]{1,5}"), option::of(holder()), who()).prop_map(
+        |(fence, id, token, heard, progress, holder, who)| Renewed {
             fence,
             lease: LeaseId::of([id; 16]),
             token,
             heard,
             progress,
+            holder,
             who,
         },
     )

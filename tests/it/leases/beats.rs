@@ -53,9 +53,7 @@ fn a_heartbeat_beside_a_push_that_is_half_done_is_heard() {
         let _go = world.go_in_the_end();
         let refspecs = [format!("+{}", lease.advanced(&anna, 2, "first")), "HEAD:refs/heads/slow".to_owned()];
         let refspecs: Vec<&str> = refspecs.iter().map(String::as_str).collect();
-        let options = ["fence-token=1".to_owned(), anna.proof("repo")];
-        let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        let slow = Running::start(&mut world.push_command(&refspecs, &options));
+        let slow = Running::start(&mut world.push_command(&refspecs, &["fence-token=1"]));
         world.pid_in("stalled");
         lease.beat(&anna).assert_landed();
         world.go();
@@ -84,7 +82,7 @@ fn a_beat_beside_a_stalled_push_spends_nothing_of_it() {
         lease.advanced(&anna, 2, "first"),
         lease.record("beat", &anna.beat(""), &[]),
     ];
-    let slow = Running::start(&mut lease.push_command(&refspecs, &["fence-token=1".to_owned(), anna.proof("repo")]));
+    let slow = Running::start(&mut lease.push_command(&refspecs, &["fence-token=1".to_owned()]));
     world.pid_in("stalled");
     lease.beat(&anna).assert_landed();
     world.go();

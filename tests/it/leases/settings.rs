@@ -28,8 +28,9 @@ fn leases_are_judged_where_a_fence_only_observes() {
         lease.push(&[format!(":{}", lease.name("lease"))], &[]).assert_refused("FENCE-LEASE-INVALID");
         world.push(&["HEAD:refs/fence/repo/x"], &[]).assert_refused("FENCE-LEASE-INVALID");
         let back = [format!("{}:refs/heads/main", world.commit("x")), lease.advanced(&anna, 3, "first")];
-        lease.push(&back, &["fence-token=1".to_owned(), anna.proof("repo")]).assert_refused("FENCE-LEASE-INVALID");
-        let unproven = [format!("{}:refs/heads/main", world.commit("x")), lease.advanced(&anna, 2, "first")];
+        lease.push(&back, &["fence-token=1".to_owned()]).assert_refused("FENCE-LEASE-INVALID");
+        let step = lease.record("lease", &anna.lease(2, "held", "first"), &lease.parents_of(&lease.at().unwrap()));
+        let unproven = [format!("{}:refs/heads/main", world.commit("x")), step];
         lease.push(&unproven, &["fence-token=1".to_owned()]).assert_refused("FENCE-LEASE-REQUIRED");
         // The mark is at 9 by now, which observing does not mind; the lease goes on as it would.
         lease.write(&anna, "main", 1, "first").assert_landed();
@@ -81,10 +82,10 @@ fn each_fence_has_a_lease_of_its_own() {
     taken.assert_landed();
     assert_eq!(taken.remote, r#"fence: {"verdict":"granted","fence":"deploy","token":8,"mark":8}"#);
     assert_eq!((repo.mark(), deploy.mark()), (0, 8));
-    // One's secret is not the other's.
+    // One's proof is not the other's.
     deploy.beat(&anna).assert_refused("FENCE-LEASE-LOST");
-    let wrong = deploy.record("beat", &bob.beat(""), &[]);
-    deploy.push(&[wrong], &[format!("fence-holder={}", bob.secret)]).assert_refused("FENCE-LEASE-REQUIRED");
+    let wrong = deploy.record("beat", &repo.proven(&bob, "beat", &bob.beat("")), &[]);
+    deploy.push(&[wrong], &[]).assert_refused("FENCE-LEASE-INVALID");
     // Both in one push: each needs its own, and all or nothing.
     let work = world.commit("both");
     let refspecs = |advanced: u64| {
@@ -95,17 +96,15 @@ fn each_fence_has_a_lease_of_its_own() {
             deploy.advanced(&bob, advanced, "first"),
         ]
     };
-    let options =
-        [anna.proof("repo"), bob.proof("deploy"), "fence-token=1".to_owned(), "fence-token=deploy:8".to_owned()];
+    let options = ["fence-token=1".to_owned(), "fence-token=deploy:8".to_owned()];
     repo.push(&refspecs(10), &options).assert_refused("FENCE-LEASE-INVALID");
     assert_eq!(world.server_ref("refs/heads/main"), None);
     repo.push(&refspecs(9), &options).assert_landed();
     assert_eq!((repo.mark(), deploy.mark()), (1, 9));
     // Two hearts in one push.
-    let beats = [repo.record("beat", &anna.beat(""), &[]), deploy.record("beat", &bob.beat(""), &[])];
-    repo.push(&beats, &[anna.proof("repo"), bob.proof("deploy")]).assert_landed();
-    let beats = [repo.record("beat", &anna.beat(""), &[]), deploy.record("beat", &bob.beat(""), &[])];
-    repo.push(&beats, &[anna.proof("repo")]).assert_refused("FENCE-LEASE-REQUIRED");
+    repo.push(&[repo.beating(&anna, ""), deploy.beating(&bob, "")], &[]).assert_landed();
+    let beats = [repo.beating(&anna, ""), deploy.record("beat", &bob.beat(""), &[])];
+    repo.push(&beats, &[]).assert_refused("FENCE-LEASE-REQUIRED");
     assert_eq!(world.events("lease.renewed").len(), 2);
     world.assert_log_is_whole();
 }
@@ -122,9 +121,9 @@ fn people_who_are_exempt_push_beside_a_lease() {
     lease.write(&anna, "main", 1, "first").assert_landed();
 }
 
-/// In what is kept, what is shown, and what is told to others.
+/// In what is kept, what is shown, and what is told to others. What was used up stands in the refs alone.
 #[test]
-fn the_secret_is_nowhere() {
+fn neither_secret_nor_proof_is_anywhere() {
     let world = World::new(&any_git());
     let socket = world.path("syslog");
     let listener = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
@@ -133,7 +132,15 @@ fn the_secret_is_nowhere() {
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
     let mut said = String::new();
-    let mut hear = |pushed: Pushed| said += &pushed.text;
+    let mut proofs = vec![anna.secret.clone(), bob.secret.clone()];
+    let mut hear = |pushed: Pushed| {
+        said += &pushed.text;
+        for agent in [&anna, &bob] {
+            for part in ["lease", "beat"] {
+                proofs.push(lease.proven(agent, part, "")["Fence-Proof: ".len()..].trim_end().to_owned());
+            }
+        }
+    };
     hear(lease.take(&anna, 1, "first"));
     hear(lease.beat(&anna));
     hear(lease.write(&anna, "main", 1, "first"));
@@ -141,7 +148,11 @@ fn the_secret_is_nowhere() {
     hear(lease.beat(&theirs));
     hear(lease.push(&[lease.record("beat", &anna.beat(""), &[])], &[format!("fence-holder={}x", anna.secret)]));
     hear(lease.push(&[lease.record("beat", &anna.beat(""), &[])], &[format!("fence-holder=nowhere:{}", anna.secret)]));
-    hear(lease.push(&[lease.record("beat", &anna.beat(""), &[])], &[anna.proof("repo"), bob.proof("repo")]));
+    let both = [anna.option_of_before("repo"), bob.option_of_before("repo")];
+    hear(lease.push(&[lease.record("beat", &anna.beat(""), &[])], &both));
+    let cut = lease.beating(&anna, "").split(':').next().unwrap().to_owned();
+    let message = world.ok(world.git("work").args(["log", "-1", "--format=%B", &cut]));
+    hear(lease.push(&[lease.record("beat", message.trim_end().strip_suffix(|_| true).unwrap(), &[])], &[]));
     hear(lease.advance(&anna, 9, "first"));
     hear(lease.release(&anna, 2, "first"));
     said += &text(&world.hook_program().args(["status", "--json"]).arg(world.server()).output().unwrap().stdout);
@@ -155,9 +166,9 @@ fn the_secret_is_nowhere() {
     for (_, _, content) in crate::support::tree(&world.server().join("fence")) {
         said += &text(&content);
     }
-    assert!(said.contains(&anna.holder()));
-    for secret in [&anna.secret, &bob.secret] {
-        assert!(!said.contains(&secret[..12]), "{said}");
+    assert!(said.contains("\"holder\":\""), "{said}");
+    for proof in &proofs {
+        assert!(!said.contains(&proof[..12]), "{said}");
     }
     world.assert_log_is_whole();
 }

@@ -3,7 +3,7 @@
 use super::json;
 use crate::support::{
     Door, Pushed, World, any_git, gits,
-    lease::{Agent, LeaseOf, commit},
+    lease::{Agent, LeaseOf, commit, hash_of},
     raw,
 };
 
@@ -62,57 +62,72 @@ fn what_is_not_the_holders_next_step_is_refused_and_changes_nothing() {
     let anna = anna.again();
     lease.take(&anna, 3, "released").assert_landed();
     let (at, parent) = (lease.at().unwrap(), lease.parents_of(&lease.at().unwrap()));
-    let proof = vec![anna.proof("repo")];
     let held = |agent: &Agent, token| agent.lease(token, "held", "released");
-    let step = |message: &str| vec![lease.record("lease", message, &parent)];
+    let unproven = |message: &str| vec![lease.record("lease", message, &parent)];
+    let step = |message: &str| unproven(&lease.proven(&anna, "lease", message));
+    let was = lease.proven(&anna, "lease", "");
     let new = |agent: &Agent, message: &str, parents: &[String]| {
         vec![lease.record("lease", message, parents), lease.record("beat", &agent.beat(""), &[])]
     };
     let renamed = Agent { name: "mallory".to_owned(), ..anna.clone() };
-    let rekeyed = Agent { secret: bob.secret.clone(), ..anna.clone() };
     let slower = Agent { ttl: "86400s".to_owned(), ..anna.clone() };
     let beat = |agent: &Agent| vec![lease.record("beat", &agent.beat(""), &[])];
+    let rewind = vec![format!("{}:{}", parent[0], lease.name("lease"))];
+    let with_proof_of = |agent: &Agent, message: &str| lease.proven(agent, "lease", message);
+    let reused = held(&anna, 4);
+    let (head, tail) = reused.split_once("Fence-Holder: ").unwrap();
+    let shown = was.trim_end().strip_prefix("Fence-Proof: ").unwrap();
+    let reused = format!("{head}Fence-Holder: {}{}", hash_of(shown), &tail[64..]);
     let at_list = [at];
+    let none = Vec::new;
     for (what, refspecs, options, code) in [
-        ("an advance without a secret", step(&held(&anna, 4)), vec![], "FENCE-LEASE-REQUIRED"),
-        ("an advance with another's", step(&held(&anna, 4)), vec![bob.proof("repo")], "FENCE-LEASE-INVALID"),
-        ("an advance by two", step(&held(&anna, 5)), proof.clone(), "FENCE-LEASE-INVALID"),
-        ("an advance by none", step(&held(&anna, 3)), proof.clone(), "FENCE-LEASE-INVALID"),
-        ("an advance back", step(&held(&anna, 2)), proof.clone(), "FENCE-LEASE-INVALID"),
-        ("another name", step(&held(&renamed, 4)), proof.clone(), "FENCE-LEASE-INVALID"),
-        ("another secret", step(&held(&rekeyed, 4)), proof.clone(), "FENCE-LEASE-INVALID"),
-        ("another TTL", step(&held(&slower, 4)), proof.clone(), "FENCE-LEASE-INVALID"),
+        ("an advance without a proof", unproven(&held(&anna, 4)), none(), "FENCE-LEASE-REQUIRED"),
+        ("one with another's", unproven(&with_proof_of(&bob, &held(&anna, 4))), none(), "FENCE-LEASE-INVALID"),
+        ("one with the beat's", unproven(&lease.proven(&anna, "beat", &held(&anna, 4))), none(), "FENCE-LEASE-INVALID"),
+        ("one with its proof as an option", unproven(&held(&anna, 4)), vec![was_option(shown)], "FENCE-LEASE-REQUIRED"),
+        ("a proof that is to be good again", step(&reused), none(), "FENCE-LEASE-INVALID"),
+        ("an advance by two", step(&held(&anna, 5)), none(), "FENCE-LEASE-INVALID"),
+        ("an advance by none", step(&held(&anna, 3)), none(), "FENCE-LEASE-INVALID"),
+        ("an advance back", step(&held(&anna, 2)), none(), "FENCE-LEASE-INVALID"),
+        ("another name", step(&held(&renamed, 4)), none(), "FENCE-LEASE-INVALID"),
+        ("the format before", step(&anna.as_before(&held(&anna, 4))), none(), "FENCE-LEASE-REQUIRED"),
+        ("another TTL", step(&held(&slower, 4)), none(), "FENCE-LEASE-INVALID"),
         (
             "a history that grows",
-            vec![lease.record("lease", &held(&anna, 4), &at_list)],
-            proof.clone(),
+            vec![lease.record("lease", &with_proof_of(&anna, &held(&anna, 4)), &at_list)],
+            none(),
             "FENCE-LEASE-INVALID",
         ),
         (
             "a history that is cut",
-            vec![lease.record("lease", &held(&anna, 4), &[])],
-            proof.clone(),
+            vec![lease.record("lease", &with_proof_of(&anna, &held(&anna, 4)), &[])],
+            none(),
             "FENCE-LEASE-INVALID",
         ),
-        ("a release with a token", step(&anna.lease(4, "released", "released")), proof.clone(), "FENCE-LEASE-INVALID"),
-        ("a release without a secret", step(&anna.lease(3, "released", "released")), vec![], "FENCE-LEASE-REQUIRED"),
-        ("a rewind", vec![format!("{}:{}", parent[0], lease.name("lease"))], vec![], "FENCE-LEASE-HELD"),
-        ("a rewind by the holder", vec![format!("{}:{}", parent[0], lease.name("lease"))], proof, "FENCE-LEASE-LOST"),
+        ("a release with a token", step(&anna.lease(4, "released", "released")), none(), "FENCE-LEASE-INVALID"),
+        ("a release without a proof", unproven(&anna.lease(3, "released", "released")), none(), "FENCE-LEASE-REQUIRED"),
+        ("a rewind", rewind, none(), "FENCE-LEASE-LOST"),
         (
             "a takeover of what is held",
             new(&bob, &bob.lease(4, "held", "expired"), &at_list),
-            vec![],
+            none(),
             "FENCE-LEASE-HELD",
         ),
         (
             "the same as a revocation",
             new(&bob, &bob.lease(4, "released", "revoked"), &at_list),
-            vec![],
+            none(),
             "FENCE-LEASE-INVALID",
         ),
-        ("somebody else's beat", beat(&bob), vec![bob.proof("repo")], "FENCE-LEASE-LOST"),
-        ("a beat without a secret", beat(&anna), vec![], "FENCE-LEASE-REQUIRED"),
-        ("a beat with another's", beat(&anna), vec![bob.proof("repo")], "FENCE-LEASE-INVALID"),
+        ("somebody else's beat", vec![lease.beating(&bob, "")], none(), "FENCE-LEASE-LOST"),
+        ("a beat without a proof", beat(&anna), none(), "FENCE-LEASE-REQUIRED"),
+        ("a beat with a secret in an option", beat(&anna), vec![was_option(shown)], "FENCE-LEASE-REQUIRED"),
+        (
+            "a beat with another's",
+            vec![lease.record("beat", &lease.proven(&bob, "beat", &anna.beat("")), &[])],
+            none(),
+            "FENCE-LEASE-INVALID",
+        ),
         ("a secret that is none", beat(&anna), vec!["fence-holder=xyz".to_owned()], "FENCE-MALFORMED"),
     ] {
         let (refs, lines) = (world.server_ref("refs/"), world.audit().len());
@@ -147,6 +162,10 @@ fn what_is_not_the_holders_next_step_is_refused_and_changes_nothing() {
     lease.release(&anna, 4, "released").assert_refused("FENCE-LEASE-LOST");
     lease.take(&bob, 5, "released").assert_landed();
     world.assert_log_is_whole();
+}
+
+fn was_option(secret: &str) -> String {
+    format!("fence-holder={secret}")
 }
 
 #[test]
@@ -237,7 +256,7 @@ fn only_leases_live_below_refs_fence() {
         world.push(&[":refs/fence/quiet/lease"], &[]).assert_landed();
         lease.take(&anna, 1, "first").assert_landed();
         for part in ["lease", "beat"] {
-            let deleted = lease.push(&[format!(":{}", lease.name(part))], &[anna.proof("repo")]);
+            let deleted = lease.push(&[format!(":{}", lease.name(part))], &[]);
             deleted.assert_refused("FENCE-LEASE-INVALID");
             assert!(deleted.text.contains("never deleted"), "{}", deleted.text);
         }
@@ -245,7 +264,7 @@ fn only_leases_live_below_refs_fence() {
         let tagged = lease.at().unwrap();
         world.ok(world.git("work").args(["tag", "-f", "-a", "-m", "x", "tagged", &tagged]));
         let tag = world.ok(world.git("work").args(["rev-parse", "tagged"]));
-        let future = anna.lease(2, "held", "first").replace("Fence-Format: 1", "Fence-Format: 2");
+        let future = anna.lease(2, "held", "first").replace("Fence-Format: 2", "Fence-Format: 3");
         let future = commit(&world, &future, &[]);
         let large = anna.lease(2, "held", "first").replace("\n\n", &format!("\n\n{}\n\n", "x".repeat(70_000)));
         let large = commit(&world, &large, &[]);
@@ -253,7 +272,7 @@ fn only_leases_live_below_refs_fence() {
         for (object, word) in [
             (&blob, "a blob"),
             (&tag, "a tag"),
-            (&future, "of format 2"),
+            (&future, "of format 3"),
             (&large, "larger than"),
             (&head, "not a record"),
         ] {
@@ -276,7 +295,7 @@ fn only_leases_live_below_refs_fence() {
         let (new, name) = next.split_once(':').unwrap();
         world.push(&[&format!("{new}:refs/outside/object")], &[]).assert_landed();
         let there_and_back = [raw::RawCommand::new(&tagged, new, name), raw::RawCommand::new(new, &tagged, name)];
-        let twice = raw::push(&world, &there_and_back, &[anna.proof("repo").as_bytes()]);
+        let twice = raw::push(&world, &there_and_back, &[]);
         twice.assert_refused("FENCE-MALFORMED");
         world.assert_log_is_whole();
     }
@@ -284,8 +303,7 @@ fn only_leases_live_below_refs_fence() {
 
 /// Git itself refuses to push some objects to some names. It is the server that must.
 fn raw_or_real(lease: &LeaseOf<'_>, object: &str, part: &str) -> Pushed {
-    let proof = "fence-holder=".to_owned() + &"0".repeat(64);
-    lease.push(&[format!("{object}:{}", lease.name(part))], &[proof])
+    lease.push(&[format!("{object}:{}", lease.name(part))], &[])
 }
 
 /// A lease's commits replace each other. Git minds that on branches only, also where it is told to.

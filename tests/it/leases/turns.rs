@@ -29,20 +29,25 @@ fn a_grant_fences_everybody_before_it_at_once() {
         world.push_token("main", "3").assert_refused("FENCE-LEASE-REQUIRED");
         world.push_token("main", "4").assert_refused("FENCE-LEASE-REQUIRED");
         write(3, &zombie).assert_refused("FENCE-LEASE-LOST");
-        // Bob's own next step, copied, but without his secret.
+        // Bob's own next step, copied, but without his proof.
         let work = world.commit("stolen");
-        let copied = [format!("{work}:refs/heads/main"), lease.advanced(&bob, 4, "expired")];
-        lease.push(&copied, &["fence-token=3".to_owned()]).assert_refused("FENCE-LEASE-REQUIRED");
-        lease.push(&copied, &["fence-token=3".to_owned(), anna.proof("repo")]).assert_refused("FENCE-LEASE-INVALID");
+        let next = bob.lease(4, "held", "expired");
+        let copy = |message: &str| {
+            let step = lease.record("lease", message, &lease.parents_of(&lease.at().unwrap()));
+            lease.push(&[format!("{work}:refs/heads/main"), step], &["fence-token=3".to_owned()])
+        };
+        copy(&next).assert_refused("FENCE-LEASE-REQUIRED");
+        copy(&lease.proven(&anna, "lease", &next)).assert_refused("FENCE-LEASE-INVALID");
         // In a commit's trailer, too.
         let stamped = world.commit("work\n\nFencing-Token: 3\n");
         world.push(&[&format!("+{stamped}:refs/heads/main")], &[]).assert_refused("FENCE-LEASE-REQUIRED");
         world.push(&["+HEAD:refs/heads/main"], &[]).assert_refused("FENCE-LEASE-REQUIRED");
-        let stamped = [format!("{stamped}:refs/heads/main"), lease.advanced(&bob, 4, "expired")];
-        lease.push(&stamped, &[bob.proof("repo")]).assert_refused("FENCE-LEASE-REQUIRED");
         assert_eq!(world.server_ref("refs/heads/main"), main);
-        lease.write(&bob, "main", 3, "expired").assert_landed();
-        assert_eq!(lease.mark(), 3);
+        // With his own next step it is good for bob.
+        let stamped = [format!("{stamped}:refs/heads/main"), lease.advanced(&bob, 4, "expired")];
+        lease.push(&stamped, &[]).assert_landed();
+        lease.write(&bob, "main", 4, "expired").assert_landed();
+        assert_eq!(lease.mark(), 4);
         world.assert_log_is_whole();
     }
 }

@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Somebody who takes leases: its name, its ownership's id, and its secret.
+/// Somebody who takes leases: its name, its ownership's id, and the secret that all its proofs are made of.
 #[derive(Debug, Clone)]
 pub(crate) struct Agent {
     pub(crate) name: String,
@@ -38,31 +38,54 @@ impl Agent {
         Agent { id: format!("{:032x}", fresh()), ..self.clone() }
     }
 
-    pub(crate) fn holder(&self) -> String {
-        hex(&Sha256::digest(self.secret.as_bytes()))
+    /// What its move after the record with this nonce shows.
+    pub(crate) fn proof(&self, part: &str, nonce: &str) -> String {
+        hex(&Sha256::digest(format!("{}\n{part}\n{nonce}", self.secret)))
     }
 
-    /// The option that proves who pushes.
-    pub(crate) fn proof(&self, fence: &str) -> String {
-        format!("fence-holder={fence}:{}", self.secret)
+    fn holder(&self, part: &str, nonce: &str) -> String {
+        hex(&Sha256::digest(self.proof(part, nonce)))
     }
 
     pub(crate) fn lease(&self, token: u64, state: &str, reason: &str) -> String {
         let Agent { name, id, ttl, .. } = self;
+        let nonce = format!("{:032x}", fresh());
         format!(
-            "a lease of {name}\n\nFence-Format: 1\nFence-Lease: {id}\nFence-Token: {token}\nFence-Owner: {name}\n\
-             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {reason}\nFence-Holder: {}\nFence-Nonce: {:032x}\n",
-            self.holder(),
-            fresh()
+            "a lease of {name}\n\nFence-Format: 2\nFence-Lease: {id}\nFence-Token: {token}\nFence-Owner: {name}\n\
+             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {reason}\nFence-Holder: {}\nFence-Nonce: {nonce}\n",
+            self.holder("lease", &nonce)
         )
     }
 
     pub(crate) fn beat(&self, more: &str) -> String {
+        let nonce = format!("{:032x}", fresh());
         format!(
-            "alive\n\nFence-Format: 1\nFence-Lease: {}\nFence-Deadline: 2001-01-01T00:00:00Z\n{more}Fence-Nonce: {:032x}\n",
+            "alive\n\nFence-Format: 2\nFence-Lease: {}\nFence-Deadline: 2001-01-01T00:00:00Z\n{more}\
+             Fence-Holder: {}\nFence-Nonce: {nonce}\n",
             self.id,
-            fresh()
+            self.holder("beat", &nonce)
         )
+    }
+
+    /// The hash of its one secret, as leases of the format before have it.
+    pub(crate) fn holder_of_before(&self) -> String {
+        hex(&Sha256::digest(self.secret.as_bytes()))
+    }
+
+    /// The push option by which a holder of before proves itself.
+    pub(crate) fn option_of_before(&self, fence: &str) -> String {
+        format!("fence-holder={fence}:{}", self.secret)
+    }
+
+    /// What a version before writes instead of this record of its own.
+    pub(crate) fn as_before(&self, message: &str) -> String {
+        let line = |line: &str| match line.split_once(": ") {
+            Some(("Fence-Format", _)) => "Fence-Format: 1\n".to_owned(),
+            Some(("Fence-Holder", _)) if message.contains("Fence-Deadline") => String::new(),
+            Some(("Fence-Holder", _)) => format!("Fence-Holder: {}\n", self.holder_of_before()),
+            _ => format!("{line}\n"),
+        };
+        message.lines().map(line).collect()
     }
 }
 
@@ -89,6 +112,19 @@ impl<'w> LeaseOf<'w> {
     pub(crate) fn parents_of(&self, commit: &str) -> Vec<String> {
         let parents = self.world.ok(self.world.git("work").args(["log", "-1", "--format=%P", commit]));
         parents.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// The nonce of the record that `part` is at now.
+    fn nonce(&self, part: &str) -> String {
+        let format = "--format=%(contents)";
+        let message = self.world.ok(self.world.git("server.git").args(["for-each-ref", format, &self.name(part)]));
+        let nonce = message.lines().find_map(|line| line.strip_prefix("Fence-Nonce: ")).unwrap_or_default();
+        nonce.to_owned()
+    }
+
+    /// The record with the proof that `agent` has for its next move.
+    pub(crate) fn proven(&self, agent: &Agent, part: &str, message: &str) -> String {
+        format!("{message}Fence-Proof: {}\n", agent.proof(part, &self.nonce(part)))
     }
 
     /// What the parent of the next ownership has to be.
@@ -138,23 +174,28 @@ impl<'w> LeaseOf<'w> {
     }
 
     pub(crate) fn advance(&self, agent: &Agent, to: u64, reason: &str) -> Pushed {
-        self.push(&[self.advanced(agent, to, reason)], &[agent.proof(self.fence)])
+        self.push(&[self.advanced(agent, to, reason)], &[])
     }
 
     pub(crate) fn release(&self, agent: &Agent, token: u64, reason: &str) -> Pushed {
-        self.push(&[self.released(agent, token, reason)], &[agent.proof(self.fence)])
+        self.push(&[self.released(agent, token, reason)], &[])
     }
 
     pub(crate) fn advanced(&self, agent: &Agent, to: u64, reason: &str) -> String {
-        self.record("lease", &agent.lease(to, "held", reason), &self.same())
+        self.record("lease", &self.proven(agent, "lease", &agent.lease(to, "held", reason)), &self.same())
     }
 
     pub(crate) fn released(&self, agent: &Agent, token: u64, reason: &str) -> String {
-        self.record("lease", &agent.lease(token, "released", reason), &self.same())
+        self.record("lease", &self.proven(agent, "lease", &agent.lease(token, "released", reason)), &self.same())
     }
 
     pub(crate) fn beat_command(&self, agent: &Agent, more: &str) -> Command {
-        self.push_command(&[self.record("beat", &agent.beat(more), &[])], &[agent.proof(self.fence)])
+        self.push_command(&[self.beating(agent, more)], &[])
+    }
+
+    /// The refspec of a sign of life.
+    pub(crate) fn beating(&self, agent: &Agent, more: &str) -> String {
+        self.record("beat", &self.proven(agent, "beat", &agent.beat(more)), &[])
     }
 
     /// A sign of life.
@@ -171,7 +212,7 @@ impl<'w> LeaseOf<'w> {
     pub(crate) fn write_command(&self, agent: &Agent, branch: &str, token: u64, lease: &str) -> Command {
         let work = self.world.commit(&format!("{}: work {}", agent.name, fresh()));
         let refspecs = [format!("{work}:refs/heads/{branch}"), lease.to_owned()];
-        self.push_command(&refspecs, &[format!("fence-token={}:{token}", self.fence), agent.proof(self.fence)])
+        self.push_command(&refspecs, &[format!("fence-token={}:{token}", self.fence)])
     }
 
     pub(crate) fn write(&self, agent: &Agent, branch: &str, token: u64, reason: &str) -> Pushed {
@@ -208,6 +249,11 @@ pub(crate) fn commit(world: &World, message: &str, parents: &[String]) -> String
 fn fresh() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     COUNT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The SHA-256 of a text, as records spell it.
+pub(crate) fn hash_of(text: &str) -> String {
+    hex(&Sha256::digest(text))
 }
 
 fn hex(bytes: &[u8]) -> String {

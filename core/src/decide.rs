@@ -1,7 +1,8 @@
 //! The decision: whether a push may go on.
 
 use crate::{
-    FenceName, LeaseAsk, LeaseChange, LeaseMove, Mode, PlannedRef, Reject, Rules, Stamp, State, Token, TokenKind,
+    FenceName, LeaseAsk, LeaseChange, LeaseMove, Mode, MovedRef, PlannedRef, Reject, Rules, Stamp, State, Token,
+    TokenKind,
 };
 
 /// What a push brings for one fence that it touches.
@@ -81,7 +82,8 @@ pub fn outdated(claims: &[Claim<'_>], refs: &[PlannedRef]) -> Option<Reject> {
     refs.iter().filter(stands).find_map(|planned| {
         let claimed = planned.claimed.clone()?;
         let name = planned.via.as_ref().unwrap_or(&planned.name).clone();
-        Some(Reject::Moved { fence: planned.fence.clone(), name, now: planned.old.clone(), claimed })
+        let moved = MovedRef { name, now: planned.old.clone(), claimed };
+        Some(Reject::Moved { fence: planned.fence.clone(), moved: Box::new(moved) })
     })
 }
 

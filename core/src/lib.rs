@@ -94,4 +94,4 @@ pub use spread::Spread;
 pub use stamp::{Stamp, boottime_offset_ns};
 pub use tally::{FenceTally, Observed, Tally};
 pub use token::{Mark, Token, TokenError};
-pub use verdict::{Code, HeldBy, Reject};
+pub use verdict::{Code, HeldBy, MovedRef, Reject};

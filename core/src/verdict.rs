@@ -105,6 +105,26 @@ pub struct HeldBy {
     pub left_ms: u64,
 }
 
+/// A ref that is not where a push says it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MovedRef {
+    /// As the pusher names it.
+    pub name: RefName,
+    /// What it is at.
+    pub now: Option<ObjectId>,
+    /// What the pusher says it is at; `none` where that is nothing.
+    pub claimed: String,
+}
+
+impl fmt::Display for MovedRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |id: &str| if id == "none" { "is not there".to_owned() } else { format!("is at {id}") };
+        let now = at(self.now.as_ref().map_or("none", ObjectId::as_str));
+        let claimed = at(&self.claimed);
+        write!(f, "ref '{}' {now}, but this push says that it {claimed}: another push was faster", self.name)
+    }
+}
+
 /// A refusal. Its `Display` is the sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reject {
@@ -167,16 +187,12 @@ pub enum Reject {
         waited: Duration,
     },
     /// A ref is not where the push says it is. Git would decline it too, but only after the gate.
-    #[error("ref '{name}' {}, but this push says that it {}: another push was faster", at(.now.as_ref()), at_said(.claimed))]
+    #[error("{moved}")]
     Moved {
         /// The fence.
         fence: FenceName,
-        /// The ref, as the pusher names it.
-        name: RefName,
-        /// What it is at.
-        now: Option<ObjectId>,
-        /// What the pusher says it is at; `none` where that is nothing.
-        claimed: String,
+        /// The ref.
+        moved: Box<MovedRef>,
     },
     /// A push that would wait for its own parent.
     #[error("{}", nested(*.twice))]
@@ -385,14 +401,6 @@ fn too_old(has_written: bool, kind: Option<TokenKind>) -> String {
 
 fn of_ref(name: &Option<RefName>) -> String {
     name.as_ref().map_or(String::new(), |name| format!(": none in what '{name}' moves to"))
-}
-
-fn at(now: Option<&ObjectId>) -> String {
-    now.map_or_else(|| "is not there".to_owned(), |id| format!("is at {id}"))
-}
-
-fn at_said(claimed: &str) -> String {
-    if claimed == "none" { at(None) } else { format!("is at {claimed}") }
 }
 
 fn busy(fence: Option<&FenceName>, holder: &str, waited: Duration) -> String {

@@ -99,7 +99,7 @@ fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> S
             _ => None,
         },
         moved: match reject {
-            Reject::Moved { name, .. } => Some(text::one_line(name.to_string().as_bytes(), 300)),
+            Reject::Moved { moved, .. } => Some(text::one_line(moved.name.to_string().as_bytes(), 300)),
             _ => None,
         },
         retryable: reject.is_retryable(),

@@ -8,10 +8,13 @@ use git_fence_core::{
 };
 use gix::{
     bstr::{BStr, BString, ByteSlice},
-    config::{File as Config, file::Metadata},
+    config::{
+        File as Config,
+        file::{Metadata, SectionRef},
+    },
 };
 use serde::Serialize;
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 /// The settings that there are, for all fences and under the name of one. Some belong to parts that
 /// read them themselves.
@@ -46,11 +49,11 @@ pub(crate) enum SettingsError {
 
 /// Reads the settings of all fences.
 pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
-    let shared = Level { config, name: None };
+    let (shared, named) = levels(config)?;
     let defaults = shared.apply_to(Rules::for_repo())?;
     let mut fences = Vec::new();
-    for name in names(config)? {
-        let level = Level { config, name: Some(&name) };
+    for level in named {
+        let name = level.name.clone().unwrap_or_else(FenceName::repo);
         let is_repo = name == FenceName::repo();
         let inherited = Rules {
             refs: if is_repo { defaults.refs.clone() } else { Vec::new() },
@@ -135,23 +138,32 @@ pub(crate) fn made_where(config: &Config, matters: impl Fn(&Metadata) -> bool) -
 }
 
 /// The names of configured fences, in the order in which they first appear.
-fn names(config: &Config) -> Result<Vec<FenceName>, SettingsError> {
-    let mut names: Vec<FenceName> = Vec::new();
+///
+/// Each section is read once: there may be a thousand fences.
+fn levels(config: &Config) -> Result<(Level<'_>, Vec<Level<'_>>), SettingsError> {
+    let mut shared = Level { sections: Vec::new(), name: None };
+    let mut named: Vec<Level<'_>> = Vec::new();
+    let mut known: HashMap<FenceName, usize> = HashMap::new();
     for section in config.sections_by_name("fence").into_iter().flatten() {
-        let Some(written) = section.header().subsection_name() else { continue };
+        let Some(written) = section.header().subsection_name() else {
+            shared.sections.push(section);
+            continue;
+        };
         let name = FenceName::parse(written)
             .map_err(|source| SettingsError::Name { name: text::one_line(written, 60), source })?;
-        if !names.contains(&name) {
-            names.push(name);
-        }
+        let at = *known.entry(name.clone()).or_insert_with(|| {
+            named.push(Level { sections: Vec::new(), name: Some(name) });
+            named.len() - 1
+        });
+        named[at].sections.push(section);
     }
-    Ok(names)
+    Ok((shared, named))
 }
 
-/// `fence.*` or `fence.<name>.*`.
+/// `fence.*` or `fence.<name>.*`, in the order in which git reads them.
 struct Level<'a> {
-    config: &'a Config,
-    name: Option<&'a FenceName>,
+    sections: Vec<SectionRef<'a>>,
+    name: Option<FenceName>,
 }
 
 impl Level<'_> {
@@ -247,12 +259,7 @@ impl Level<'_> {
     }
 
     fn values(&self, key: &str) -> Vec<BString> {
-        let of_this_level = |section: &gix::config::file::SectionRef<'_>| {
-            section.header().subsection_name().map(|name| name.to_vec())
-                == self.name.map(|name| name.as_str().as_bytes().to_vec())
-        };
-        let sections = self.config.sections_by_name("fence").into_iter().flatten();
-        sections.filter(of_this_level).flat_map(|section| section.values(key)).collect()
+        self.sections.iter().flat_map(|section| section.values(key)).collect()
     }
 
     fn refused(&self, key: &str, value: &BStr, expected: &'static str) -> SettingsError {
@@ -260,7 +267,7 @@ impl Level<'_> {
     }
 
     fn name_of(&self, key: &str) -> String {
-        self.name.map_or_else(|| format!("fence.{key}"), |name| format!("fence.{name}.{key}"))
+        self.name.as_ref().map_or_else(|| format!("fence.{key}"), |name| format!("fence.{name}.{key}"))
     }
 }
 

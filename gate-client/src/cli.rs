@@ -7,11 +7,13 @@ use crate::{
     keeper::{self, KeeperArgs},
     push::{self, PushArgs},
     run::{self, RunArgs},
+    signals,
+    starter::Starter,
     surroundings::Environment,
 };
 use clap::{Args, Parser, Subcommand};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, Write as _},
     num::NonZero,
     process::ExitCode,
@@ -92,6 +94,7 @@ struct Single {
 
 /// Runs what the command line says.
 pub(crate) fn run(args: Vec<OsString>, environment: Environment) -> ExitCode {
+    let starter = Starter::find(args.first().map_or(OsStr::new(""), OsString::as_os_str), &environment);
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => {
@@ -103,13 +106,16 @@ pub(crate) fn run(args: Vec<OsString>, environment: Environment) -> ExitCode {
     match cli.command {
         Command::Keeper(args) => keeper::run(&args),
         Command::Run(args) => match Context::here(environment) {
-            Ok(context) => run::run(&context, &args),
+            Ok(context) => run::run(&context, &args, starter),
             Err(failure) => {
                 report(&failure, args.json);
                 ExitCode::from(failure.exit_code())
             }
         },
-        command => single(&command, environment),
+        command => {
+            signals::end_with_children(starter);
+            single(&command, environment)
+        }
     }
 }
 

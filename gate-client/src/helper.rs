@@ -18,15 +18,25 @@ use crate::{
     inside::lease_of,
     local::{Local, Remote, Route},
     sending::{Sending, plain_push},
+    signals,
     surroundings::Environment,
 };
 use git_fence_core::{Code, text};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::retry_on_intr,
+};
 use std::{
     ffi::{OsStr, OsString},
     io::{self, BufRead, Write},
     os::unix::ffi::OsStrExt,
     path::PathBuf,
     process::{Command, ExitCode},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 /// How many objects are named in one command line.
@@ -61,6 +71,8 @@ struct Helper {
     lease: Option<LeaseDir>,
     clock: Clock,
     options: Options,
+    /// That git waits for an answer.
+    works: Arc<AtomicBool>,
 }
 
 /// Talks with git until it has nothing more to say.
@@ -75,7 +87,9 @@ pub(crate) fn main(args: &[OsString], environment: &Environment) -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    let mut helper = match Helper::new(name, url, environment) {
+    let works = Arc::new(AtomicBool::new(false));
+    end_with_git(works.clone());
+    let mut helper = match Helper::new(name, url, environment, works) {
         Ok(helper) => helper,
         Err(failure) => {
             crate::cli::report(&failure, false);
@@ -93,7 +107,7 @@ pub(crate) fn main(args: &[OsString], environment: &Environment) -> ExitCode {
 }
 
 impl Helper {
-    fn new(name: &OsStr, url: &OsStr, environment: &Environment) -> Result<Helper, Failure> {
+    fn new(name: &OsStr, url: &OsStr, environment: &Environment, works: Arc<AtomicBool>) -> Result<Helper, Failure> {
         if url.as_bytes().starts_with(b"-") {
             return Err(Failure::usage(format!("{} is not a URL", text::quoted(url.as_bytes())), "name a remote"));
         }
@@ -112,6 +126,7 @@ impl Helper {
             lease,
             clock: Clock::of(environment),
             options: Options::default(),
+            works,
         })
     }
 
@@ -131,20 +146,26 @@ impl Helper {
                     Heard::Ok => b"ok\n",
                     Heard::Unsupported => b"unsupported\n",
                 })?,
-                Line::List { for_push } => to.write_all(&self.list(for_push)?)?,
+                Line::List { for_push } => {
+                    self.works.store(true, Ordering::Relaxed);
+                    to.write_all(&self.list(for_push)?)?;
+                }
                 Line::Push(update) => updates.push(update),
                 Line::Fetch { id } => wants.push(id),
                 Line::End if !updates.is_empty() => {
+                    self.works.store(true, Ordering::Relaxed);
                     to.write_all(&self.push(&std::mem::take(&mut updates))?)?;
                     self.options.forget_push();
                 }
                 Line::End if !wants.is_empty() => {
+                    self.works.store(true, Ordering::Relaxed);
                     self.fetch(std::mem::take(&mut wants))?;
                     to.write_all(b"\n")?;
                 }
                 Line::End => return Ok(()),
             }
             to.flush()?;
+            self.works.store(false, Ordering::Relaxed);
         }
     }
 
@@ -286,6 +307,21 @@ impl Helper {
         }
         Ok(())
     }
+}
+
+/// Ends the helper, and the push that it is at, when the git that has asked for it is gone: then nobody has
+/// the other end of its standard input. Git starts the helper through another git, so its parent says nothing.
+fn end_with_git(works: Arc<AtomicBool>) {
+    thread::spawn(move || {
+        let stdin = io::stdin();
+        let mut closed = [PollFd::new(&stdin, PollFlags::empty())];
+        let polled = retry_on_intr(|| poll(&mut closed, None));
+        // At rest it reads the end by itself.
+        if polled.is_ok() && works.load(Ordering::Relaxed) {
+            signals::end_children();
+            std::process::exit(128);
+        }
+    });
 }
 
 /// The URL as the user has it: a password was left out on the way here, so that git does not show it.

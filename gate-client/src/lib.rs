@@ -41,6 +41,7 @@ mod reading;
 mod run;
 mod sending;
 mod signals;
+mod starter;
 mod surroundings;
 mod tree;
 mod turn;

@@ -9,11 +9,13 @@ use crate::{
     failure::{Failure, HELD, LOST, who},
     outcome::Outcome,
     signals,
+    starter::Starter,
     turn::{Won, give_back, take_first_free},
     watch::{Bounds, Ended, Event, Run, code_of_signal, note},
 };
 use clap::{Args, ValueEnum};
 use git_fence_core::HeldBy;
+use signal_hook::consts::SIGTERM;
 use std::{
     ffi::OsString,
     io::{self, Write as _},
@@ -77,9 +79,9 @@ enum IfHeld {
 }
 
 /// Runs, says what became of it, and gives the exit code.
-pub(crate) fn run(context: &Context, args: &RunArgs) -> ExitCode {
+pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCode {
     let mut outcome = Outcome::default();
-    let done = run_under_lease(context, args, &mut outcome);
+    let done = run_under_lease(context, args, starter, &mut outcome);
     let code = match done {
         Ok(code) => code,
         Err(failure) => {
@@ -104,7 +106,7 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn run_under_lease(context: &Context, args: &RunArgs, outcome: &mut Outcome) -> Result<u8, Failure> {
+fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome: &mut Outcome) -> Result<u8, Failure> {
     let wish = context.wish(&args.wanted)?;
     let bounds = Bounds::of(args)?;
     let clients = candidates(context, args)?;
@@ -123,6 +125,11 @@ fn run_under_lease(context: &Context, args: &RunArgs, outcome: &mut Outcome) -> 
         let _ = heard.send(Event::Signal(signal));
     })
     .map_err(|e| Failure::broken(format!("signals cannot be heard: {e}"), "try again"))?;
+    let (alone, orphaned) = (tell.clone(), stop.clone());
+    starter.when_gone(move || {
+        orphaned.store(true, Ordering::Relaxed);
+        let _ = alone.send(Event::GitIsGone);
+    });
 
     outcome.owner = Some(wish.owner.clone());
     let (client, dir) = match take_first_free(&clients, &wish, bounds.wait, &events, &stop)? {
@@ -181,6 +188,13 @@ fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) ->
             note(&format!("the command was ended: {reason}"));
             outcome.reason = Some(reason);
             Ok(LOST)
+        }
+        (Ended::GitIsGone, _) => {
+            let reason = "git, which had started this run, was killed";
+            outcome.outcome = "interrupted";
+            note(&format!("the command was ended: {reason}"));
+            outcome.reason.get_or_insert_with(|| reason.to_owned());
+            Ok(code_of_signal(SIGTERM))
         }
         (Ended::ByItself(code), _) => {
             outcome.outcome = "ran";

@@ -1,8 +1,11 @@
 //! Which signals to listen to.
 
+use crate::{starter::Starter, tree};
+use rustix::process::{Signal, getpid};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
     iterator::Signals,
+    low_level::emulate_default_handler,
 };
 use std::{fs, io, thread};
 
@@ -24,6 +27,25 @@ pub(crate) fn hear(tell: impl Fn(i32) + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new(that_ask_to_end())?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || signals.forever().for_each(tell))?;
     Ok(())
+}
+
+/// For a command that does one thing: what ends it ends the git that it has started, too, or that goes on
+/// alone and lands what nobody waits for any more. The end of the git that has started us is like SIGTERM.
+pub(crate) fn end_with_children(starter: Starter) {
+    // Without it a signal still ends the command.
+    let _ = hear(end_now);
+    starter.when_gone(|| end_now(SIGTERM));
+}
+
+fn end_now(signal: i32) {
+    end_children();
+    let _ = emulate_default_handler(signal);
+}
+
+/// Asks those that this process has started to end. What they have started is theirs to end.
+pub(crate) fn end_children() {
+    let all = tree::all();
+    all.iter().filter(|process| process.parent == Some(getpid())).for_each(|child| child.signal(Signal::TERM));
 }
 
 /// The mask of ignored signals in a `/proc/<pid>/status`.

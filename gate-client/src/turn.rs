@@ -10,6 +10,7 @@ use crate::{
     watch::{Event, note},
 };
 use git_fence_core::{HeldBy, text};
+use signal_hook::consts::SIGTERM;
 use std::{
     io::{self, IsTerminal as _},
     sync::{Arc, atomic::AtomicBool, mpsc::Receiver},
@@ -44,12 +45,11 @@ pub(crate) fn take_first_free(
     let end = clock::after(&clock.now(), wait);
     let mut has_spoken = false;
     loop {
+        if let Some(signal) = events.try_iter().find_map(|event| asks_to_end(&event)) {
+            return Ok(Won::Interrupted(signal, None));
+        }
         let tried = try_each(clients, wish, stop);
-        let signal = events.try_iter().find_map(|event| match event {
-            Event::Signal(signal) => Some(signal),
-            _ => None,
-        });
-        if let Some(signal) = signal {
+        if let Some(signal) = events.try_iter().find_map(|event| asks_to_end(&event)) {
             let left_behind = match tried {
                 Ok(Won::Ours(client, dir)) => give_back(&client, &dir).err(),
                 Err(unknown @ Failure::Unknown { .. }) => Some(unknown),
@@ -73,9 +73,19 @@ pub(crate) fn take_first_free(
             Err(Failure::Unreachable { .. }) if !left.is_zero() => {}
             tried => return tried,
         }
-        if let Ok(Event::Signal(signal)) = events.recv_timeout(jittered(PROBE).min(left)) {
+        let event = events.recv_timeout(jittered(PROBE).min(left));
+        if let Some(signal) = event.ok().as_ref().and_then(asks_to_end) {
             return Ok(Won::Interrupted(signal, None));
         }
+    }
+}
+
+/// The signal by which `run` is asked to end. That git is gone is one, too.
+fn asks_to_end(event: &Event) -> Option<i32> {
+    match event {
+        Event::Signal(signal) => Some(*signal),
+        Event::GitIsGone => Some(SIGTERM),
+        Event::Command(_) | Event::Heartbeat(_) => None,
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Bounds {
 /// What the main thread waits for.
 pub(crate) enum Event {
     Signal(i32),
+    /// The git that has started `run` was killed.
+    GitIsGone,
     Command(Happened),
     Heartbeat(Heard),
 }
@@ -47,6 +49,8 @@ pub(crate) enum Ended {
         code: u8,
         why: String,
     },
+    /// Because the git that has started `run` was killed: whoever did that wants no more of it.
+    GitIsGone,
     /// Because the lease was lost.
     Lost(Failure),
     /// Because of a bound: the word for programs, and the reason.
@@ -116,6 +120,10 @@ impl Run<'_> {
             }
             match events.recv_timeout(TICK) {
                 Ok(Event::Signal(signal)) => supervised.forward(signal),
+                Ok(Event::GitIsGone) => {
+                    supervised.end(self.grace());
+                    ending = ending.or(Some(Ended::GitIsGone));
+                }
                 Ok(Event::Heartbeat(Heard::Renewed(until))) => good_until = until,
                 Ok(Event::Heartbeat(Heard::Failed(failure))) => {
                     let left = left_until(&good_until, &self.client.clock.now());
@@ -157,7 +165,9 @@ impl Run<'_> {
     fn hold_on(&self, events: &Receiver<Event>) {
         let end = clock::after(&self.began, self.bounds.min_hold);
         while !left_until(&end, &self.client.clock.now()).is_zero() {
-            if let Ok(Event::Signal(_) | Event::Heartbeat(Heard::Lost(_))) = events.recv_timeout(TICK) {
+            if let Ok(Event::Signal(_) | Event::GitIsGone | Event::Heartbeat(Heard::Lost(_))) =
+                events.recv_timeout(TICK)
+            {
                 return;
             }
         }

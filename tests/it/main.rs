@@ -12,6 +12,7 @@ mod faults;
 mod hostile;
 mod install;
 mod keeper;
+mod killed_git;
 mod kinds;
 mod lease_client;
 mod leases;

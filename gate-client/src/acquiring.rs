@@ -14,7 +14,7 @@ use crate::{
 use git_fence_core::{
     Code, Format, HeldBy, Holder, Lease, LeasePart, LeaseState, Mark, ObjectId, Reason, Secret, Token, Ttl, next_token,
 };
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{sync::atomic::Ordering, thread, time::Duration};
 
 /// Who wants a lease, and for how long.
 #[derive(Debug, Clone)]
@@ -60,8 +60,10 @@ struct Beaten {
     no_gate: bool,
     /// What the lease and its beat were at.
     at: Option<[Option<ObjectId>; 2]>,
-    /// In git's words.
+    /// In git's words, or the gate's.
     why: Vec<String>,
+    /// Whether git's words can mean that somebody else was at these refs at that moment.
+    was_crowded: bool,
 }
 
 impl Beaten {
@@ -70,6 +72,12 @@ impl Beaten {
         (*self.at.as_ref()? == now.values()).then(|| self.why.join("; "))
     }
 }
+
+/// What git says where a ref is locked by somebody else, who may fail, too: then nothing has moved.
+const CROWDED: [&str; 5] =
+    ["stale info", "lock", "transaction failed", "failed to update ref", "reference already exists"];
+/// The longest that somebody who was beaten rests before the next try.
+const REST: Duration = Duration::from_millis(250);
 
 impl Client {
     /// Takes the lease where it is free: reads it, then moves both refs, if they are still as read.
@@ -81,8 +89,21 @@ impl Client {
                 // Somebody came first and may be gone again.
                 Try::Beaten(again) => before = again,
             }
+            // Those who were beaten together do not come back together.
+            thread::sleep(REST.mul_f64(random::fraction()));
         }
-        Err(Failure::broken("the lease keeps coming and going", "try again"))
+        self.beaten(&before)
+    }
+
+    /// What is said after the last try: others have it, one after the other, or nobody can get at it.
+    fn beaten(&self, before: &Beaten) -> Result<Taken, Failure> {
+        let seen = self.read()?;
+        match (before.refused_at(&seen), seen.last_holder(&self.clock.now())) {
+            (None, Some(by)) => Ok(Taken::Theirs(by)),
+            (None, None) => Err(self.busy("others take it and it is gone again")),
+            (Some(why), _) if before.was_crowded => Err(self.busy(why)),
+            (Some(why), _) => Err(Failure::Refused { why }),
+        }
     }
 
     /// Takes the lease away from whoever has it, and gives it back at once. Says who had it.
@@ -102,15 +123,16 @@ impl Client {
                 }
                 Try::Beaten(again) => before = again,
             }
+            thread::sleep(REST.mul_f64(random::fraction()));
         }
-        Err(Failure::broken("the lease keeps coming and going", "try again"))
+        Err(self.busy("the lease keeps changing hands"))
     }
 
     /// One try. What the try `before` found out need not be found out again.
     fn try_to_acquire(&self, wish: &Wish, otherwise: Reason, before: &Beaten) -> Result<Try, Failure> {
         let mirror = Mirror::open(&self.local)?;
         let seen = mirror.read(&self.remote, &self.fence, &self.how())?;
-        if let Some(why) = before.refused_at(&seen) {
+        if let Some(why) = before.refused_at(&seen).filter(|_| !before.was_crowded) {
             return Err(Failure::Refused { why });
         }
         let master = random::secret();
@@ -226,11 +248,7 @@ impl Client {
                 }
                 Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by))),
                 Some(verdict) if verdict.code == Some(Code::Busy) => {
-                    return Err(if lost_answers > 0 {
-                        may_be_ours(&held.lease, BUSY)
-                    } else {
-                        self.unreachable(BUSY.to_owned())
-                    });
+                    return Err(if lost_answers > 0 { may_be_ours(&held.lease, BUSY) } else { self.busy(BUSY) });
                 }
                 Some(verdict) if revokes && verdict.code == Some(Code::LeaseInvalid) => {
                     return Err(self.may_not_revoke());
@@ -238,7 +256,7 @@ impl Client {
                 // What was read may be old by now: then it is worth another try.
                 Some(Verdict { code: Some(Code::LeaseInvalid), sentence, .. }) => {
                     let why = sentence.into_iter().collect();
-                    return Ok(Try::Beaten(Beaten { no_gate: false, at: Some(seen.values()), why }));
+                    return Ok(Try::Beaten(Beaten { at: Some(seen.values()), why, ..Beaten::default() }));
                 }
                 Some(verdict) => return Err(self.refused_by(&verdict)),
                 // Git's own compare-and-swap: somebody was quicker. A gate gets to hear of it too. Where
@@ -247,9 +265,11 @@ impl Client {
                     let may_ask = !revokes && seen.lease.is_some();
                     let asked = if may_ask { self.ask(push(), &held.commit)? } else { Asked::Free };
                     let no_gate = matches!(asked, Asked::NoGate);
+                    let why = reasons(refs);
+                    let was_crowded = why.iter().any(|why| CROWDED.iter().any(|words| why.contains(words)));
                     return Ok(match asked {
                         Asked::Held(by) => Try::Taken(Taken::Theirs(by)),
-                        _ => Try::Beaten(Beaten { no_gate, at: Some(seen.values()), why: reasons(refs) }),
+                        _ => Try::Beaten(Beaten { no_gate, at: Some(seen.values()), why, was_crowded }),
                     });
                 }
             }
@@ -263,7 +283,7 @@ impl Client {
                 match verdict {
                     Verdict { holder: Some(by), .. } => Ok(Asked::Held(by)),
                     Verdict { code: Some(Code::LeaseInvalid), .. } => Ok(Asked::Free),
-                    Verdict { code: Some(Code::Busy), .. } => Err(self.unreachable(BUSY.to_owned())),
+                    Verdict { code: Some(Code::Busy), .. } => Err(self.busy(BUSY)),
                     other => Err(self.refused_by(&other)),
                 }
             }

@@ -103,10 +103,22 @@ impl Client {
         Failure::Unreachable { remote: self.remote.name.clone(), why }
     }
 
+    pub(crate) fn busy(&self, why: impl Into<String>) -> Failure {
+        Failure::Busy { fence: self.fence.clone(), why: why.into() }
+    }
+
+    /// A push that was refused, in the gate's words or in git's.
+    pub(crate) fn refused(&self, verdict: Option<&Verdict>, why: &[String]) -> Failure {
+        let is_busy = verdict.is_some_and(|verdict| verdict.code == Some(Code::Busy));
+        let why = in_a_sentence(verdict, why);
+        if is_busy { self.busy(why) } else { Failure::Refused { why } }
+    }
+
     pub(crate) fn refused_by(&self, verdict: &Verdict) -> Failure {
         let code = verdict.code.map_or_else(|| verdict.verdict.clone(), |code| code.to_string());
         let said = verdict.sentence.clone().unwrap_or(code);
         match verdict.code {
+            Some(Code::Busy) => self.busy(said),
             Some(Code::LeaseInvalid) => Failure::broken(
                 format!("the gate of {} says {said}", text::in_quotes(&self.remote.name)),
                 "nothing was changed. Fences and the longest TTL are settings of the server",
@@ -170,7 +182,7 @@ pub(crate) fn used_up() -> Failure {
 }
 
 /// Why a push was refused: in the gate's words where it has said something, or else in git's.
-pub(crate) fn in_a_sentence(verdict: Option<&Verdict>, why: &[String]) -> String {
+fn in_a_sentence(verdict: Option<&Verdict>, why: &[String]) -> String {
     verdict.and_then(|verdict| verdict.sentence.clone()).unwrap_or_else(|| why.join("; "))
 }
 

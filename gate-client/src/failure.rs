@@ -21,6 +21,9 @@ pub(crate) enum Failure {
     /// The remote does not answer, or not as git does.
     #[error("the remote {} cannot be reached: {why}", text::in_quotes(remote))]
     Unreachable { remote: String, why: String },
+    /// It answers, and others are at it: nothing was taken and nothing has landed.
+    #[error("fence '{fence}' is busy: {why}")]
+    Busy { fence: FenceName, why: String },
     /// Somebody else has the lease.
     #[error("the lease of fence '{fence}' is held by {}", who(by))]
     Held { fence: FenceName, by: Box<HeldBy> },
@@ -55,6 +58,8 @@ struct ForPrograms<'a> {
     /// Who has the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<&'a HeldBy>,
+    /// Whether the same may well succeed in a while.
+    retryable: bool,
     reason: String,
 }
 
@@ -85,6 +90,7 @@ impl Failure {
         match self {
             Failure::Usage { .. } => "usage",
             Failure::Unreachable { .. } => "unreachable",
+            Failure::Busy { .. } => "busy",
             Failure::Held { .. } | Failure::HeldHere { .. } => "held",
             Failure::Lost { .. } => "lost",
             Failure::Refused { .. } => "refused",
@@ -98,11 +104,17 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage { .. } => 2,
-            Failure::Unreachable { .. } | Failure::Unknown { .. } => UNREACHABLE,
+            Failure::Unreachable { .. } | Failure::Busy { .. } | Failure::Unknown { .. } => UNREACHABLE,
             Failure::Held { .. } | Failure::HeldHere { .. } => HELD,
             Failure::Lost { .. } => LOST,
             Failure::Refused { .. } | Failure::DidNotLand { .. } | Failure::InPart { .. } | Failure::Broken { .. } => 1,
         }
+    }
+
+    /// Whether the same may well succeed in a while.
+    pub(crate) fn is_retryable(&self) -> bool {
+        use Failure::{Busy, DidNotLand, Held, Unreachable};
+        matches!(self, Busy { .. } | DidNotLand { .. } | Held { .. } | Unreachable { .. })
     }
 
     /// What to do now.
@@ -111,6 +123,9 @@ impl Failure {
             Failure::Usage { hint, .. } | Failure::Broken { hint, .. } => hint.clone(),
             Failure::Unreachable { .. } => {
                 "nothing was taken and nothing was skipped. Try again when  git ls-remote  answers".to_owned()
+            }
+            Failure::Busy { .. } => {
+                "nothing was taken and nothing has landed. Try again in a while: the same token is good".to_owned()
             }
             Failure::Held { .. } => {
                 "leave it to its holder, or wait for it:  git fence run --if-held wait -- COMMAND".to_owned()
@@ -124,7 +139,7 @@ impl Failure {
             Failure::Refused { why } if why.contains("FENCE-STALE") => {
                 "stop: a newer run has written here. Do not pick another number".to_owned()
             }
-            Failure::Refused { .. } => "nothing was moved. Mend what it names, and try again".to_owned(),
+            Failure::Refused { .. } => "nothing was moved. Fix what it names, and try again".to_owned(),
             Failure::Unknown { .. } => {
                 "the next command on this lease finds out before it does anything else, as  git fence advance;  without a lease, look with  git ls-remote".to_owned()
             }
@@ -147,7 +162,8 @@ impl Failure {
             _ => None,
         };
         let owner = holder.map(|by| by.owner.as_str()).filter(|_| matches!(self, Failure::Held { .. }));
-        let all = ForPrograms { outcome: self.outcome(), owner, holder, reason: self.to_string() };
+        let (outcome, retryable) = (self.outcome(), self.is_retryable());
+        let all = ForPrograms { outcome, owner, holder, retryable, reason: self.to_string() };
         serde_json::to_string(&all).unwrap_or_default()
     }
 }

@@ -87,6 +87,6 @@ impl Heartbeat {
 }
 
 /// `pause`, give or take a tenth.
-pub(crate) fn jittered(pause: Duration) -> Duration {
+fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.9 + 0.2 * random::fraction())
 }

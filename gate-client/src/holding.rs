@@ -2,7 +2,7 @@
 
 use crate::{
     answer::{Answer, RefAnswer, Verdict},
-    client::{Client, MOST_TRIES, in_a_sentence, reasons, used_up},
+    client::{Client, MOST_TRIES, reasons, used_up},
     clock,
     failure::Failure,
     held::{Held, LeaseDir, Pending, Pulse},
@@ -92,7 +92,7 @@ impl Client {
     pub(crate) fn advance(&self, dir: &LeaseDir) -> Result<Token, Failure> {
         match self.push_held(dir, Step::Advance, &mut |_| {})? {
             Moved::Landed { .. } => Ok(dir.held()?.lease.token),
-            Moved::Refused { why, verdict } => Err(Failure::Refused { why: in_a_sentence(verdict.as_ref(), &why) }),
+            Moved::Refused { why, verdict } => Err(self.refused(verdict.as_ref(), &why)),
         }
     }
 
@@ -104,12 +104,7 @@ impl Client {
                 dir.remove();
                 Ok(())
             }
-            Ok(Moved::Refused { why, verdict }) => {
-                let why = in_a_sentence(verdict.as_ref(), &why);
-                // Worth another try: somebody else's push took its time.
-                let is_busy = verdict.is_some_and(|verdict| verdict.code == Some(Code::Busy));
-                Err(if is_busy { Failure::DidNotLand { why } } else { Failure::Refused { why } })
-            }
+            Ok(Moved::Refused { why, verdict }) => Err(self.refused(verdict.as_ref(), &why)),
             Err(lost @ Failure::Lost { .. }) => {
                 dir.remove();
                 Err(lost)

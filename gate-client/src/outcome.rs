@@ -11,8 +11,8 @@ use std::{os::unix::fs::PermissionsExt, path::Path};
 /// What became of a run. Every field that is known is there.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Outcome {
-    /// `running`, `ran`, `skipped`, `held`, `lost`, `stalled`, `overran`, `unreachable`, `not-started`,
-    /// `interrupted`, or what else went wrong.
+    /// `running`, `ran`, `skipped`, `held`, `busy`, `lost`, `stalled`, `overran`, `unreachable`,
+    /// `not-started`, `interrupted`, or what else went wrong.
     pub(crate) outcome: &'static str,
     /// What `run` exits with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,6 +34,9 @@ pub(crate) struct Outcome {
     /// Who held the lease, where it was not ours to have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<HeldBy>,
+    /// That the same may well succeed in a while, where it did not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) retryable: bool,
     /// In words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,

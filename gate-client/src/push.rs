@@ -2,8 +2,8 @@
 
 use crate::{
     acquiring::Taken,
-    answer::{Answer, RefAnswer, Verdict},
-    client::{Client, in_a_sentence, reasons},
+    answer::{Answer, RefAnswer},
+    client::{Client, reasons},
     commands::Said,
     context::{Context, Place, Wanted, shown},
     failure::Failure,
@@ -143,7 +143,7 @@ fn said(moved: Moved, client: &Client) -> Result<Said, Failure> {
             let what = if moved.is_empty() && !old.is_empty() { "nothing new".to_owned() } else { shown.join(" ") };
             Ok(Said::new(format!("landed with token {token}: {what}"), &json))
         }
-        Moved::Refused { why, verdict } => refused(&verdict, &why),
+        Moved::Refused { why, verdict } => Err(client.refused(verdict.as_ref(), &why)),
     }
 }
 
@@ -187,7 +187,7 @@ fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Va
             Ok(Said::new("nothing new: the remote has all of it", &json))
         }
         Answer::Landed { .. } => Ok(Said::new(prose, json)),
-        Answer::Refused { refs, verdict } => refused(&verdict, &reasons(refs)),
+        Answer::Refused { refs, verdict } => Err(client.refused(verdict.as_ref(), &reasons(refs))),
         Answer::NoOptions => Err(Failure::broken(
             format!("the remote {} takes no push options", text::in_quotes(&client.remote.name)),
             "put the token into the commit's message instead:  git fence push --token N --trailer",
@@ -196,10 +196,6 @@ fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Va
         Answer::Lost { why } => Err(Failure::Unknown { why }),
         Answer::NoAtomic => Err(Failure::Refused { why: ran.complaint() }),
     }
-}
-
-fn refused(verdict: &Option<Verdict>, why: &[String]) -> Result<Said, Failure> {
-    Err(Failure::Refused { why: in_a_sentence(verdict.as_ref(), why) })
 }
 
 /// Puts the token into the message of the commit that a branch is at: the branch moves to a copy of

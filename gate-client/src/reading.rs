@@ -75,7 +75,13 @@ impl Seen {
 
     /// Who has the lease and has not given it back, and for how long by its deadline.
     pub(crate) fn held_by(&self, now: &Stamp) -> Option<HeldBy> {
-        let SeenLease { lease, .. } = self.lease.as_ref().filter(|seen| seen.lease.state == LeaseState::Held)?;
+        let is_held = self.lease.as_ref().is_some_and(|seen| seen.lease.state == LeaseState::Held);
+        self.last_holder(now).filter(|_| is_held)
+    }
+
+    /// Who had the lease last, whether it has been given back or not.
+    pub(crate) fn last_holder(&self, now: &Stamp) -> Option<HeldBy> {
+        let SeenLease { lease, .. } = self.lease.as_ref()?;
         let deadline = self.beat.as_ref().map_or(0, Beat::deadline_ms);
         let left_ms = deadline.saturating_sub(now.unix_ms);
         Some(HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms })

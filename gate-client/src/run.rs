@@ -89,6 +89,7 @@ pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCo
                 outcome.outcome = failure.outcome();
             }
             outcome.reason = Some(failure.to_string());
+            outcome.retryable = failure.is_retryable();
             let _ = io::stderr().write_all(failure.prose().as_bytes());
             failure.exit_code()
         }

@@ -5,8 +5,8 @@ use crate::{
     client::Client,
     clock::{self, left_until},
     failure::Failure,
-    heartbeat::jittered,
     held::LeaseDir,
+    random,
     watch::{Event, note},
 };
 use git_fence_core::{HeldBy, text};
@@ -17,7 +17,8 @@ use std::{
     time::Duration,
 };
 
-/// How long to wait between two looks at a lease that is held.
+/// How long to wait between two looks at a lease that is held: a little at first, then longer.
+const FIRST_PROBE: Duration = Duration::from_millis(500);
 const PROBE: Duration = Duration::from_secs(5);
 /// How long a remote may take to say whether the lease is free.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,7 +44,7 @@ pub(crate) fn take_first_free(
 ) -> Result<Won, Failure> {
     let clock = &clients[0].clock;
     let end = clock::after(&clock.now(), wait);
-    let mut has_spoken = false;
+    let (mut has_spoken, mut pause) = (false, FIRST_PROBE);
     loop {
         if let Some(signal) = events.try_iter().find_map(|event| asks_to_end(&event)) {
             return Ok(Won::Interrupted(signal, None));
@@ -70,14 +71,20 @@ pub(crate) fn take_first_free(
                     has_spoken = true;
                 }
             }
-            Err(Failure::Unreachable { .. }) if !left.is_zero() => {}
+            Err(Failure::Unreachable { .. } | Failure::Busy { .. }) if !left.is_zero() => {}
             tried => return tried,
         }
-        let event = events.recv_timeout(jittered(PROBE).min(left));
+        let event = events.recv_timeout(spread(pause).min(left));
+        pause = (2 * pause).min(PROBE);
         if let Some(signal) = event.ok().as_ref().and_then(asks_to_end) {
             return Ok(Won::Interrupted(signal, None));
         }
     }
+}
+
+/// `pause`, give or take a half: those who were turned away together do not come back together.
+fn spread(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + random::fraction())
 }
 
 /// The signal by which `run` is asked to end. That git is gone is one, too.
@@ -125,9 +132,7 @@ fn in_good_time(client: &Client, stop: &Arc<AtomicBool>) -> Client {
 pub(crate) fn give_back(client: &Client, dir: &LeaseDir) -> Result<(), Failure> {
     let in_time = || Client { until: Some(clock::after(&client.clock.now(), PATIENCE_AT_THE_END)), ..client.clone() };
     let released = match in_time().release(dir) {
-        Err(Failure::Unreachable { .. } | Failure::Unknown { .. } | Failure::DidNotLand { .. }) => {
-            in_time().release(dir)
-        }
+        Err(failure) if failure.is_retryable() || matches!(failure, Failure::Unknown { .. }) => in_time().release(dir),
         released => released,
     };
     dir.remove();

@@ -6,6 +6,7 @@ mod audit;
 mod chaos;
 mod clocks;
 mod commands;
+mod contention;
 mod copies;
 mod doctor;
 mod faults;

@@ -231,6 +231,13 @@ impl Client {
                     continue;
                 }
                 Answer::Lost { why } => return Err(may_be_ours(&held.lease, &why)),
+                Answer::NotSent(why) if lost_answers == 0 => return Err(self.not_sent(why)),
+                // Not this one, but the one before.
+                Answer::NotSent(_) if lost_answers < most_lost => {
+                    lost_answers += 1;
+                    continue;
+                }
+                Answer::NotSent(why) => return Err(may_be_ours(&held.lease, &self.not_sent(why).to_string())),
                 Answer::NoAtomic => return Err(self.no_atomic()),
                 Answer::NoOptions => return Err(self.no_options()),
             };
@@ -288,6 +295,7 @@ impl Client {
                 }
             }
             Answer::Lost { why } => Err(self.unreachable(why)),
+            Answer::NotSent(why) => Err(self.not_sent(why)),
             Answer::Landed { .. } | Answer::Refused { .. } | Answer::NoOptions | Answer::NoAtomic => Ok(Asked::NoGate),
         }
     }

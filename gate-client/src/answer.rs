@@ -34,6 +34,8 @@ pub(crate) enum Answer {
     Landed { refs: Vec<RefAnswer>, verdict: Option<Verdict> },
     /// Nothing moved, and nothing will: somebody said so.
     Refused { refs: Vec<RefAnswer>, verdict: Option<Verdict> },
+    /// It has not left this machine: git could not make sense of it, or nobody answered.
+    NotSent(NotSent),
     /// The remote takes no push options, so it was not even tried.
     NoOptions,
     /// The remote cannot move several refs as one, so it was not even tried.
@@ -42,8 +44,18 @@ pub(crate) enum Answer {
     Lost { why: String },
 }
 
+/// Why a push was not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotSent {
+    /// For a reason that lies in this clone.
+    FromHere(String),
+    /// There was no connection: git has not even heard what refs there are.
+    NoConnection(String),
+}
+
 /// What git says of refspecs that it cannot make sense of. Then nothing is sent.
-const NOTHING_SENT: [&str; 5] = [
+const NOTHING_SENT: [&str; 6] = [
+    "fatal: invalid refspec ",
     "error: src refspec ",
     "error: dst refspec ",
     "error: dst ref ",
@@ -69,9 +81,10 @@ impl Answer {
         // Nothing of that name is here: git has not even asked the remote.
         let not_sent = |line: &str| NOTHING_SENT.iter().any(|words| line.starts_with(words));
         if refs.is_empty() && said.lines().any(not_sent) {
-            let nowhere =
-                RefAnswer { name: "nothing was sent:".to_owned(), refused: Some(ran.complaint()), up_to_date: false };
-            return Answer::Refused { refs: vec![nowhere], verdict };
+            return Answer::NotSent(NotSent::FromHere(ran.complaint()));
+        }
+        if refs.is_empty() && ran.has_not_begun() {
+            return Answer::NotSent(NotSent::NoConnection(ran.complaint()));
         }
         // Only a report that reached its end is one, and "remote failure" says that none came.
         let is_report = ran.stdout.ends_with(b"Done\n")
@@ -132,7 +145,17 @@ mod tests {
         }
         let landed = "To x\n*\tHEAD:refs/heads/main\t[new branch]\nDone\n";
         assert!(matches!(answer(0, landed, ""), Answer::Landed { refs, .. } if refs[0].name == "refs/heads/main"));
-        assert!(matches!(answer(1, "", "error: src refspec x does not match any\n"), Answer::Refused { .. }));
+        let from_here = |why: &str| Answer::NotSent(NotSent::FromHere(why.to_owned()));
+        assert_eq!(answer(1, "", "error: src refspec x matches none\n"), from_here("src refspec x matches none"));
+        assert_eq!(answer(128, "", "fatal: invalid refspec 'a b'\n"), from_here("invalid refspec 'a b'"));
+        let nobody = "ssh: no route\nfatal: Could not read from remote repository.\n\nPlease make sure\n";
+        let no_connection = Answer::NotSent(NotSent::NoConnection("ssh: no route".to_owned()));
+        assert_eq!(answer(128, "", nobody), no_connection);
+        // What the server's hooks say is not said of this connection, which then was cut.
+        let theirs = "remote: fatal: Could not read from remote repository.\nerror: cut\n";
+        assert!(matches!(answer(1, "", theirs), Answer::Lost { .. }));
+        let both = format!("{theirs}fatal: Could not read from remote repository.\n");
+        assert!(matches!(answer(1, "", &both), Answer::Lost { .. }));
         assert_eq!(answer(128, "", "fatal: the receiving end does not support push options\n"), Answer::NoOptions);
     }
 

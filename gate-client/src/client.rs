@@ -5,7 +5,7 @@
 //! the next compare-and-swap says what became of the push.
 
 use crate::{
-    answer::{RefAnswer, Verdict},
+    answer::{NotSent, RefAnswer, Verdict},
     clock::{self, Clock},
     failure::Failure,
     git::How,
@@ -79,6 +79,17 @@ impl Client {
         push
     }
 
+    /// Whether git means this repository by the remote's name. What another clone calls by it is another one.
+    pub(crate) fn is_named(&self) -> bool {
+        let named = self.local.git.ask(["remote", "get-url", "--push", "--all", &self.remote.name]);
+        named.as_ref() == Ok(&self.remote.url)
+    }
+
+    /// What git calls it: by its name, where it has one.
+    pub(crate) fn name_for_git(&self) -> &str {
+        if self.is_named() { &self.remote.name } else { &self.remote.url }
+    }
+
     pub(crate) fn how(&self) -> How {
         let within = self.until.as_ref().map(|until| clock::left_until(until, &self.clock.now()));
         How { aloud: false, within, stop: self.stop.clone() }
@@ -101,6 +112,13 @@ impl Client {
 
     pub(crate) fn unreachable(&self, why: String) -> Failure {
         Failure::Unreachable { remote: self.remote.name.clone(), why }
+    }
+
+    pub(crate) fn not_sent(&self, why: NotSent) -> Failure {
+        match why {
+            NotSent::FromHere(why) => Failure::NotSent { why },
+            NotSent::NoConnection(why) => self.unreachable(why),
+        }
     }
 
     pub(crate) fn busy(&self, why: impl Into<String>) -> Failure {

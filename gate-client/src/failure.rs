@@ -39,6 +39,9 @@ pub(crate) enum Failure {
     /// Whether a push landed could not be found out.
     #[error("whether the push landed is not known: {why}")]
     Unknown { why: String },
+    /// It has not left this machine.
+    #[error("nothing was sent: {why}")]
+    NotSent { why: String },
     /// It did not, and will not.
     #[error("the push did not land: {why}")]
     DidNotLand { why: String },
@@ -95,6 +98,7 @@ impl Failure {
             Failure::Lost { .. } => "lost",
             Failure::Refused { .. } => "refused",
             Failure::Unknown { .. } => "unknown",
+            Failure::NotSent { .. } => "not-sent",
             Failure::DidNotLand { .. } => "not-landed",
             Failure::InPart { .. } => "landed-in-part",
             Failure::Broken { .. } => "broken",
@@ -107,7 +111,11 @@ impl Failure {
             Failure::Unreachable { .. } | Failure::Busy { .. } | Failure::Unknown { .. } => UNREACHABLE,
             Failure::Held { .. } | Failure::HeldHere { .. } => HELD,
             Failure::Lost { .. } => LOST,
-            Failure::Refused { .. } | Failure::DidNotLand { .. } | Failure::InPart { .. } | Failure::Broken { .. } => 1,
+            Failure::Refused { .. }
+            | Failure::NotSent { .. }
+            | Failure::DidNotLand { .. }
+            | Failure::InPart { .. }
+            | Failure::Broken { .. } => 1,
         }
     }
 
@@ -122,7 +130,7 @@ impl Failure {
         match self {
             Failure::Usage { hint, .. } | Failure::Broken { hint, .. } => hint.clone(),
             Failure::Unreachable { .. } => {
-                "nothing was taken and nothing was skipped. Try again when  git ls-remote  answers".to_owned()
+                "nothing was taken, nothing was skipped and nothing has landed. Try again when  git ls-remote  answers".to_owned()
             }
             Failure::Busy { .. } => {
                 "nothing was taken and nothing has landed. Try again in a while: the same token is good".to_owned()
@@ -143,6 +151,7 @@ impl Failure {
             Failure::Unknown { .. } => {
                 "the next command on this lease finds out before it does anything else, as  git fence advance;  without a lease, look with  git ls-remote".to_owned()
             }
+            Failure::NotSent { .. } => "nothing has landed, and no token is spent. Fix what it names, and push again".to_owned(),
             Failure::DidNotLand { .. } => "nothing of it will land any more: push again".to_owned(),
             Failure::InPart { .. } => {
                 "the server was stopped while it moved the refs, or somebody has moved them since. Look with  git ls-remote,  and push again".to_owned()

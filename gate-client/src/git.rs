@@ -157,9 +157,16 @@ impl Ran {
     /// Whether a push has ended before anything was sent: git has not even heard what refs there are.
     pub(crate) fn has_not_begun(&self) -> bool {
         let said = String::from_utf8_lossy(&self.stderr);
-        ["Could not read from remote repository", "hung up upon initial contact", "fatal: unable to access "]
-            .iter()
-            .any(|words| said.contains(words))
+        // A server that speaks has been reached, and its hooks may say the same of a remote of their own.
+        let is_reached = said.lines().any(|line| line.starts_with("remote: "));
+        let words = [
+            "Could not read from remote repository",
+            "the remote end hung up upon initial contact",
+            "unable to access ",
+        ];
+        let is_it =
+            |line: &str| line.strip_prefix("fatal: ").is_some_and(|it| words.iter().any(|words| it.starts_with(words)));
+        !is_reached && said.lines().any(is_it)
     }
 }
 

@@ -265,6 +265,7 @@ impl Helper {
 
     /// To a repository that is none of ours.
     fn push_unfenced(&self, updates: &[Update]) -> Result<Vec<u8>, Over> {
+        // Git has run the pre-push hook before it asked.
         let mut push = plain_push(&self.git, self.options.push_options());
         push.args(self.options.atomic.then_some("--atomic")).args(self.options.dry_run.then_some("--dry-run"));
         push.args(self.options.push_arguments(updates)).args(&self.route.receive_pack);

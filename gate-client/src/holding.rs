@@ -60,6 +60,7 @@ impl Client {
                     return Ok(good_until);
                 }
                 Answer::Lost { why } => return Err(self.unreachable(why)),
+                Answer::NotSent(why) => return Err(self.not_sent(why)),
                 // The gate is gone since the lease was taken: git's own compare-and-swap is left.
                 Answer::NoOptions if gate => gate = false,
                 Answer::NoOptions => return Err(self.no_options()),
@@ -160,6 +161,11 @@ impl Client {
                         Err(other) => Err(other),
                     };
                 }
+                // Known not to have landed: there is nothing to find out.
+                Answer::NotSent(why) => {
+                    dir.set_held(&held.unmoved())?;
+                    return Err(self.not_sent(why));
+                }
                 // The gate is gone since the lease was taken: git's own compare-and-swap is left.
                 Answer::NoOptions if held.gate => held = held.with_gate(false),
                 Answer::NoOptions => {
@@ -233,6 +239,7 @@ impl Client {
                 }
                 // This very push may be the one that landed: the next settling sees that.
                 Answer::Lost { why } => return Err(self.unreachable(why)),
+                Answer::NotSent(why) => return Err(self.not_sent(why)),
                 Answer::NoOptions if held.gate => held.gate = false,
                 Answer::NoOptions => return Err(self.no_options()),
                 Answer::NoAtomic => return Err(self.no_atomic()),

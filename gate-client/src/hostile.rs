@@ -11,7 +11,7 @@ mod parsers;
 
 use crate::{
     address::{address, local_path, without_password},
-    answer::Answer,
+    answer::{Answer, NotSent},
     git::Ran,
     helper_protocol::{Heard, Line, Options, Update, error, listing, ok, reason_in},
     surroundings::Environment,
@@ -113,8 +113,8 @@ pub fn answer(bytes: &[u8]) {
     }
     match read {
         Answer::Refused { refs, verdict } => {
-            // That nothing moved is believed of a whole report, or where nothing was sent.
-            assert!(ran.stdout.ends_with(b"Done\n") || says("error: src refspec "));
+            // That nothing moved is believed of a whole report.
+            assert!(ran.stdout.ends_with(b"Done\n"));
             assert!(refs.iter().any(|answer| answer.refused.is_some()));
             refs.iter().filter_map(|answer| answer.refused.as_ref()).for_each(|why| {
                 assert!(is_fit(why, 201) && is_fit(&reason_in(why), 201), "{why:?}");
@@ -122,6 +122,11 @@ pub fn answer(bytes: &[u8]) {
             is_tame(verdict);
         }
         Answer::Landed { verdict, .. } => is_tame(verdict),
+        Answer::NotSent(NotSent::FromHere(why)) => assert!(says("refspec ") || says("error: "), "{why:?}"),
+        // A server that has been heard has been reached.
+        Answer::NotSent(NotSent::NoConnection(why)) => {
+            assert!(!String::from_utf8_lossy(&ran.stderr).lines().any(|line| line.starts_with("remote: ")), "{why:?}");
+        }
         Answer::NoOptions => assert!(says("does not support push options")),
         Answer::NoAtomic => assert!(says("does not support --atomic push")),
         Answer::Lost { why } => assert!(is_fit(&why, 201), "{why:?}"),

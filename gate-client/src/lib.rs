@@ -35,6 +35,7 @@ mod local;
 mod members;
 mod objects;
 mod outcome;
+mod pre_push;
 mod push;
 mod random;
 mod reading;

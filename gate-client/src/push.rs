@@ -10,7 +10,8 @@ use crate::{
     git::{Git, How, run},
     held::LeaseDir,
     holding::{Moved, Step},
-    sending::Sending,
+    pre_push,
+    sending::{Sending, plain_push},
 };
 use clap::Args;
 use git_fence_core::{TRAILER, Token, text};
@@ -48,6 +49,9 @@ pub(crate) struct PushArgs {
     /// Only say what would be pushed: no token is spent
     #[arg(short = 'n', long)]
     dry_run: bool,
+    /// Do not run the clone's pre-push hook
+    #[arg(long)]
+    no_verify: bool,
     /// A push option for the server
     #[arg(short = 'o', long = "push-option", value_name = "OPTION")]
     options: Vec<OsString>,
@@ -69,23 +73,22 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Said, Failure> 
     let place = Place { fence: args.fence.clone(), remote: args.remote.clone() };
     let client = context.client(&place)?;
     let refspecs = args.all_refspecs(context)?;
+    if args.dry_run && args.token.is_none() {
+        return dry_run(&client, &refspecs, args);
+    }
     if let Some(token) = args.token {
         return push_with(context, &client, args, token, refspecs);
     }
+    // Before a lease is taken for it: a scanner may take its time.
+    args.ask_hook(&client, &refspecs)?;
     let mut along = |sending: &mut Sending<'_>| {
         sending.refspecs.clone_from(&refspecs);
         sending.options.extend_from_slice(&args.options);
         sending.arguments = args.arguments();
         // To a remote of a name, so that the remote-tracking refs follow.
-        // What another clone calls by that name is another repository.
-        let named = context.local.git.ask(["remote", "get-url", "--push", "--all", &client.remote.name]);
-        sending.by_name =
-            named.as_ref() == Ok(&client.remote.url) && !fetches_leases(&context.local.git, &client.remote.name);
+        sending.by_name = client.is_named() && !fetches_leases(&context.local.git, &client.remote.name);
         sending.how.aloud = true;
     };
-    if args.dry_run {
-        return dry_run(&client, &refspecs, args);
-    }
     match context.held(&place) {
         Ok((client, dir)) => {
             let moved = client.push_held(&dir, Step::Advance, &mut along)?;
@@ -148,9 +151,10 @@ fn said(moved: Moved, client: &Client) -> Result<Said, Failure> {
 }
 
 fn dry_run(client: &Client, refspecs: &[OsString], args: &PushArgs) -> Result<Said, Failure> {
-    let mut push = client.local.git.command(["push", "--porcelain", "--dry-run", "--no-verify"]);
-    push.args(args.arguments()).args(&client.remote.route.receive_pack).arg("--");
-    push.arg(&client.remote.url).args(refspecs);
+    let mut push = plain_push(&client.local.git, &[]);
+    push.args((!args.no_verify).then_some("--verify"));
+    push.arg("--dry-run").args(args.arguments()).args(&client.remote.route.receive_pack).arg("--");
+    push.arg(client.name_for_git()).args(refspecs);
     plain(&mut push, client, "would land", &serde_json::json!({ "outcome": "would-land", "fence": client.fence }))
 }
 
@@ -162,7 +166,9 @@ fn push_with(
     token: Token,
     mut refspecs: Vec<OsString>,
 ) -> Result<Said, Failure> {
-    let mut push = client.local.git.command(["push", "--porcelain"]);
+    // The hook has been asked, unless nothing shall be pushed at all.
+    let verify = if args.dry_run && !args.no_verify { "--verify" } else { "--no-verify" };
+    let mut push = client.local.git.command(["push", "--porcelain", verify]);
     push.args(args.options.iter().flat_map(|option| [OsStr::new("-o"), option]));
     if args.trailer {
         refspecs = stamp(context, client, &refspecs, token)?;
@@ -171,6 +177,8 @@ fn push_with(
     }
     if args.dry_run {
         push.arg("--dry-run");
+    } else {
+        args.ask_hook(client, &refspecs)?;
     }
     push.args(args.arguments()).arg("--").arg(&client.remote.name).args(refspecs);
     let json = serde_json::json!({ "outcome": "landed", "fence": client.fence, "token": token });
@@ -178,6 +186,7 @@ fn push_with(
 }
 
 fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Value) -> Result<Said, Failure> {
+    let is_dry = push.get_args().any(|argument| argument == "--dry-run");
     let ran = run(push, &How { aloud: true, ..How::default() });
     let ran = ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
     match Answer::of(&ran) {
@@ -192,7 +201,9 @@ fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Va
             format!("the remote {} takes no push options", text::in_quotes(&client.remote.name)),
             "put the token into the commit's message instead:  git fence push --token N --trailer",
         )),
-        Answer::Lost { why } if ran.has_not_begun() => Err(client.unreachable(why)),
+        Answer::NotSent(why) => Err(client.not_sent(why)),
+        // Nothing is sent in a dry run, and git has been let down by nobody but the hook.
+        Answer::Lost { .. } if is_dry => Err(pre_push::refused()),
         Answer::Lost { why } => Err(Failure::Unknown { why }),
         Answer::NoAtomic => Err(Failure::Refused { why: ran.complaint() }),
     }
@@ -253,6 +264,12 @@ fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Resu
 }
 
 impl PushArgs {
+    /// Has the clone's pre-push hook look at what is about to be pushed.
+    fn ask_hook(&self, client: &Client, refspecs: &[OsString]) -> Result<(), Failure> {
+        let is_due = !self.no_verify && pre_push::is_there(&client.local.git);
+        if is_due { pre_push::ask(client, refspecs, &self.arguments()) } else { Ok(()) }
+    }
+
     fn arguments(&self) -> Vec<OsString> {
         let lease = |expect: &OsString| {
             let mut argument = OsString::from("--force-with-lease");

@@ -171,7 +171,8 @@ fn deleted_by(refspec: &OsStr) -> Option<&OsStr> {
     (!name.is_empty()).then(|| OsStr::from_bytes(name))
 }
 
-/// `git push`, without what the user has configured for pushes of their own, which is not for this one.
+/// `git push`, without what the user has configured for pushes of their own, which is not for this one. The
+/// clone's pre-push hook is asked once for each push of the user's, elsewhere.
 ///
 /// The options travel in the environment, which only this user can read: in a lease that a version before has
 /// taken, one of them is the holder's secret, and everybody on the machine sees the arguments of a process. `-o`

@@ -230,7 +230,7 @@ fn a_gate_that_was_not_heard_is_found_out_while_settling() {
     let a = world.agent("a");
     fickle(&a, "lost");
     a.ok(&["acquire"]);
-    fickle(&a, "down down");
+    fickle(&a, "cut down");
     let (code, said) = a.code(&["push", "origin", "HEAD:main"]);
     assert_eq!(code, 69, "{said}");
     let (code, said) = a.code(&["push", "origin", "HEAD:main"]);
@@ -245,7 +245,7 @@ fn a_gate_that_went_away_meanwhile_does_not_stand_in_the_way() {
     let world = Remote::Gate.world(&any_git());
     let a = world.agent("a");
     a.ok(&["acquire"]);
-    fickle(&a, "down down");
+    fickle(&a, "cut down");
     assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 69);
     world.ok(world.hook_program().arg("uninstall").arg(world.server()));
     world.configure("receive.advertisePushOptions", "false");

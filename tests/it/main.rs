@@ -26,6 +26,7 @@ mod operations;
 mod patterns;
 mod places;
 mod plain_push;
+mod pre_push;
 mod proofs;
 mod run;
 mod spent;

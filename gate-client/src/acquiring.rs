@@ -8,7 +8,7 @@ use crate::{
     git::How,
     held::{Held, Key, LeaseDir, Pulse},
     random,
-    reading::{Life, Mirror, Seen, SeenLease},
+    reading::{Ahead, Life, Mirror, Seen, SeenLease},
     sending::Sending,
 };
 use git_fence_core::{
@@ -31,8 +31,8 @@ pub(crate) struct Wish {
 pub(crate) enum Taken {
     /// It is ours.
     Ours(LeaseDir),
-    /// It is somebody else's.
-    Theirs(HeldBy),
+    /// It is somebody else's, whose clock may be ahead.
+    Theirs(HeldBy, Option<Ahead>),
 }
 
 /// What came of one try.
@@ -99,7 +99,7 @@ impl Client {
     fn beaten(&self, before: &Beaten) -> Result<Taken, Failure> {
         let seen = self.read()?;
         match (before.refused_at(&seen), seen.last_holder(&self.clock.now())) {
-            (None, Some(by)) => Ok(Taken::Theirs(by)),
+            (None, Some(by)) => Ok(Taken::Theirs(by, None)),
             (None, None) => Err(self.busy("others take it and it is gone again")),
             (Some(why), _) if before.was_crowded => Err(self.busy(why)),
             (Some(why), _) => Err(Failure::Refused { why }),
@@ -118,7 +118,7 @@ impl Client {
                     dir.remove();
                     return Ok(Some(theirs.lease));
                 }
-                Try::Taken(Taken::Theirs(by)) => {
+                Try::Taken(Taken::Theirs(by, _)) => {
                     return Err(Failure::Held { fence: self.fence.clone(), by: Box::new(by) });
                 }
                 Try::Beaten(again) => before = again,
@@ -195,10 +195,12 @@ impl Client {
         if let Some(theirs) = seen.held_by(&sent).filter(|_| is_alive && !revokes) {
             let asked = if before.no_gate { Asked::NoGate } else { self.ask(push(), &held.commit)? };
             match asked {
-                Asked::Held(by) => return Ok(Try::Taken(Taken::Theirs(by))),
+                Asked::Held(by) => return Ok(Try::Taken(Taken::Theirs(by, None))),
                 // A gate that does not say that it is held says that it is free.
                 Asked::Free => {}
-                Asked::NoGate => return Ok(Try::Taken(Taken::Theirs(theirs))),
+                Asked::NoGate => {
+                    return Ok(Try::Taken(Taken::Theirs(theirs, seen.ahead(&sent, skew, watched))));
+                }
             }
         }
         let beat = self.beat_of(&held, None, seen.gate(), &sent);
@@ -253,7 +255,7 @@ impl Client {
                     (held.lease.nonce, held.lease.holder) = fresh(master);
                     held.commit = self.write_lease(dir, &held.lease, held.parent.as_ref(), None)?;
                 }
-                Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by))),
+                Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by, None))),
                 Some(verdict) if verdict.code == Some(Code::Busy) => {
                     return Err(if lost_answers > 0 { may_be_ours(&held.lease, BUSY) } else { self.busy(BUSY) });
                 }
@@ -275,7 +277,7 @@ impl Client {
                     let why = reasons(refs);
                     let was_crowded = why.iter().any(|why| CROWDED.iter().any(|words| why.contains(words)));
                     return Ok(match asked {
-                        Asked::Held(by) => Try::Taken(Taken::Theirs(by)),
+                        Asked::Held(by) => Try::Taken(Taken::Theirs(by, None)),
                         _ => Try::Beaten(Beaten { no_gate, at: Some(seen.values()), why, was_crowded }),
                     });
                 }

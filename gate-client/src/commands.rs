@@ -74,7 +74,7 @@ pub(crate) fn acquire(context: &Context, place: &Place, wanted: &Wanted) -> Resu
             let lease = dir.held()?.lease;
             Ok(ours("acquired", &client, &lease, lease.token.to_string()))
         }
-        Taken::Theirs(by) => Err(if context.holds(place, &by.lease) {
+        Taken::Theirs(by, _) => Err(if context.holds(place, &by.lease) {
             Failure::HeldHere { fence: client.fence, token: by.token }
         } else {
             Failure::Held { fence: client.fence, by: Box::new(by) }

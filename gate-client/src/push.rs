@@ -98,7 +98,7 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Said, Failure> 
             let wish = context.wish(&args.wanted)?;
             let dir = match client.acquire(&wish)? {
                 Taken::Ours(dir) => dir,
-                Taken::Theirs(by) => return Err(Failure::Held { fence: client.fence, by: Box::new(by) }),
+                Taken::Theirs(by, _) => return Err(Failure::Held { fence: client.fence, by: Box::new(by) }),
             };
             let pushed = client.push_held(&dir, Step::Release, &mut along).and_then(|moved| said(moved, &client));
             give_back(&client, &dir, pushed.is_ok());

@@ -52,6 +52,16 @@ pub(crate) enum Life {
     Expired,
 }
 
+/// A heartbeat whose deadline no clock that is right can have set: how long it lasts is found out by watching it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) beat: ObjectId,
+    /// How far ahead its holder's clock is, at least.
+    pub(crate) by: Duration,
+    /// After which time it counts as dead, if it has not moved until then.
+    pub(crate) left: Duration,
+}
+
 impl Seen {
     /// Whether the lease can be taken, at `now`, with an allowance for `skew` between the clocks.
     /// `watched` is for how long the beat has been as it is, as seen from here.
@@ -73,6 +83,16 @@ impl Seen {
         }
     }
 
+    /// Whether its holder's clock is ahead by more than `skew`.
+    pub(crate) fn ahead(&self, now: &Stamp, skew: Duration, watched: Duration) -> Option<Ahead> {
+        let lease = &self.lease.as_ref().filter(|seen| seen.lease.state == LeaseState::Held)?.lease;
+        let beat = self.beat.as_ref().filter(|beat| beat.lease == lease.id)?;
+        let lasts = Duration::from_millis(beat.deadline_ms().saturating_sub(now.unix_ms));
+        let by = lasts.saturating_sub(lease.ttl.duration());
+        let left = lease.ttl.duration().saturating_add(skew).saturating_sub(watched);
+        (by > skew).then_some(Ahead { beat: self.beat_at.clone()?, by, left })
+    }
+
     /// Who has the lease and has not given it back, and for how long by its deadline.
     pub(crate) fn held_by(&self, now: &Stamp) -> Option<HeldBy> {
         let is_held = self.lease.as_ref().is_some_and(|seen| seen.lease.state == LeaseState::Held);
@@ -83,7 +103,9 @@ impl Seen {
     pub(crate) fn last_holder(&self, now: &Stamp) -> Option<HeldBy> {
         let SeenLease { lease, .. } = self.lease.as_ref()?;
         let deadline = self.beat.as_ref().map_or(0, Beat::deadline_ms);
-        let left_ms = deadline.saturating_sub(now.unix_ms);
+        // No heartbeat lasts longer than the TTL: what it says beyond that is its clock.
+        let ttl_ms = u64::try_from(lease.ttl.duration().as_millis()).unwrap_or(u64::MAX);
+        let left_ms = deadline.saturating_sub(now.unix_ms).min(ttl_ms);
         Some(HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms })
     }
 
@@ -227,7 +249,9 @@ impl<'a> Mirror<'a> {
         let Some(beat) = &seen.beat_at else { return Duration::ZERO };
         let path = home(self.local).join(format!("watched-{fence}@{}", name_of_url(&remote.url)));
         let known: Option<Watched> = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        match known.filter(|known| known.beat == *beat) {
+        // What was written down in the future, before this machine's own clock was set right, says nothing.
+        let is_past = |since: &Stamp| since.boot == now.boot || since.unix_ms <= now.unix_ms;
+        match known.filter(|known| known.beat == *beat && is_past(&known.since)) {
             Some(known) => known.since.age_at(now),
             None => {
                 let watched = Watched { beat: beat.clone(), since: now.clone() };

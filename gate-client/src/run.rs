@@ -135,7 +135,7 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
     outcome.owner = Some(wish.owner.clone());
     let (client, dir) = match take_first_free(&clients, &wish, bounds.wait, &events, &stop)? {
         Won::Ours(client, dir) => (client, dir),
-        Won::Nobody(client, by) => return Ok(leave(args, outcome, &client, by)),
+        Won::Nobody(client, by, _) => return Ok(leave(args, outcome, &client, by)),
         Won::Interrupted(signal, left_behind) => {
             outcome.outcome = "interrupted";
             if let Some(failure) = left_behind {

@@ -7,9 +7,10 @@ use crate::{
     failure::Failure,
     held::LeaseDir,
     random,
+    reading::Ahead,
     watch::{Event, note},
 };
-use git_fence_core::{HeldBy, text};
+use git_fence_core::{HeldBy, ObjectId, text};
 use signal_hook::consts::SIGTERM;
 use std::{
     io::{self, IsTerminal as _},
@@ -28,8 +29,8 @@ const PATIENCE_AT_THE_END: Duration = Duration::from_secs(20);
 /// What came of trying for a lease.
 pub(crate) enum Won {
     Ours(Client, LeaseDir),
-    /// All are held; this is the first.
-    Nobody(Client, HeldBy),
+    /// All are held; this is the first, and its holder's clock may be ahead.
+    Nobody(Client, HeldBy, Option<Ahead>),
     /// By this signal. What is left to say: that the lease may have been taken all the same.
     Interrupted(i32, Option<Failure>),
 }
@@ -45,6 +46,7 @@ pub(crate) fn take_first_free(
     let clock = &clients[0].clock;
     let end = clock::after(&clock.now(), wait);
     let (mut has_spoken, mut pause) = (false, FIRST_PROBE);
+    let mut watch = Watch::default();
     loop {
         if let Some(signal) = events.try_iter().find_map(|event| asks_to_end(&event)) {
             return Ok(Won::Interrupted(signal, None));
@@ -58,9 +60,14 @@ pub(crate) fn take_first_free(
             };
             return Ok(Won::Interrupted(signal, left_behind));
         }
-        let left = left_until(&end, &clock.now());
+        let mut left = left_until(&end, &clock.now());
+        if let Ok(Won::Nobody(_, by, ahead)) = &tried
+            && !wait.is_zero()
+        {
+            left = left.max(watch.left(by, ahead.as_ref()));
+        }
         match tried {
-            Ok(Won::Nobody(client, by)) if !left.is_zero() => {
+            Ok(Won::Nobody(client, by, _)) if !left.is_zero() => {
                 if !has_spoken {
                     note(&format!(
                         "waiting up to {} s for {}, which holds fence '{}'",
@@ -96,6 +103,34 @@ fn asks_to_end(event: &Event) -> Option<i32> {
     }
 }
 
+/// The watch over a heartbeat whose deadline says nothing, because its holder's clock is ahead. Whoever waits and has
+/// not seen it before must see it stand still for a while, however short its wait was to be: or nobody with a fresh
+/// clone would ever get in. One that moves is alive, and then the wait is what it was to be.
+#[derive(Default)]
+struct Watch {
+    first: Option<ObjectId>,
+    has_spoken: bool,
+}
+
+impl Watch {
+    /// For how long it is worth while to go on.
+    fn left(&mut self, by: &HeldBy, ahead: Option<&Ahead>) -> Duration {
+        let Some(ahead) = ahead else { return Duration::ZERO };
+        if *self.first.get_or_insert_with(|| ahead.beat.clone()) != ahead.beat {
+            return Duration::ZERO;
+        }
+        if !std::mem::replace(&mut self.has_spoken, true) {
+            note(&format!(
+                "the clock of {} is ahead, by {} s or more: its heartbeat is watched for another {} s",
+                text::in_quotes(&by.owner),
+                ahead.by.as_secs(),
+                ahead.left.as_secs_f64().ceil()
+            ));
+        }
+        ahead.left
+    }
+}
+
 /// The first free one. A remote that cannot be reached is never taken for one that is held.
 fn try_each(clients: &[Client], wish: &Wish, stop: &Arc<AtomicBool>) -> Result<Won, Failure> {
     let (mut held, mut failed) = (None, None);
@@ -107,13 +142,13 @@ fn try_each(clients: &[Client], wish: &Wish, stop: &Arc<AtomicBool>) -> Result<W
                 }
                 return Ok(Won::Ours(client.clone(), dir));
             }
-            Ok(Taken::Theirs(by)) => held = held.or(Some((client.clone(), by))),
+            Ok(Taken::Theirs(by, ahead)) => held = held.or(Some((client.clone(), by, ahead))),
             Err(failure) => failed = failed.or(Some(failure)),
         }
     }
     match (failed, held) {
         (Some(failure), _) => Err(failure),
-        (None, Some((client, by))) => Ok(Won::Nobody(client, by)),
+        (None, Some((client, by, ahead))) => Ok(Won::Nobody(client, by, ahead)),
         (None, None) => Err(Failure::usage("no fence to hold", "git fence run -- CMD")),
     }
 }

@@ -4,6 +4,7 @@
 
 mod audit;
 mod chaos;
+mod clock_ahead;
 mod clocks;
 mod commands;
 mod contention;

@@ -13,7 +13,7 @@ use crate::{
     failure::Failure,
     git::{Git, How, Ran, run},
     held::{Held, LeaseDir},
-    helper_protocol::{CAPABILITIES, Heard, Line, Options, Update, error, listing, ok, reason_in},
+    helper_protocol::{CAPABILITIES, Heard, Line, Options, Update, error, listing, nothing, ok, reason_in},
     holding::{Moved, Step},
     inside::lease_of,
     local::{Local, Remote, Route},
@@ -189,7 +189,7 @@ impl Helper {
         for lease in &leases {
             let name = text::quoted(lease.to.as_bytes());
             say(&format!("warning: {name} is left out: leases are moved by git-fence alone\n"));
-            answer.extend(ok(&lease.to));
+            answer.extend(nothing(&lease.to));
         }
         // Git has compared everything with what was listed: there is nothing more to try.
         let is_due = !updates.is_empty() && !self.options.dry_run;

@@ -221,6 +221,11 @@ pub(crate) fn ok(name: &OsStr) -> Vec<u8> {
     [b"ok ", name.as_bytes(), b"\n"].concat()
 }
 
+/// That nothing was done with it: git shows nothing of it, and it is no failure.
+pub(crate) fn nothing(name: &OsStr) -> Vec<u8> {
+    error(name, "no match")
+}
+
 /// That it did not. Some reasons git knows by heart and has its own words and advice for.
 pub(crate) fn error(name: &OsStr, why: &str) -> Vec<u8> {
     let why = text::one_line(why.as_bytes(), 400);

@@ -234,6 +234,24 @@ fn a_mirror_leaves_the_leases_alone() {
     world.ok(world.git("mirror.git").args(["fsck"]));
 }
 
+/// It did not move, and nothing is shown to have.
+#[test]
+fn a_lease_that_a_mirror_leaves_out_is_shown_as_nothing_new() {
+    for git in gits() {
+        let world = world_of(Remote::Bare, &git, &[]);
+        world.ok(world.git("work").args(["update-ref", "refs/fence/other/lease", "HEAD"]));
+        world.ok(world.git("work").args(["update-ref", "refs/heads/more", "HEAD"]));
+        for format in ["", "--porcelain "] {
+            let said = ok_under_lease(&world, 1, &format!("git push {format}--mirror origin 2>&1"));
+            assert!(said.contains("'refs/fence/other/lease' is left out"), "{said}");
+            assert!(!said.contains("-> refs/fence") && !said.contains(":refs/fence"), "{said}");
+        }
+        assert_eq!(world.server_ref("refs/fence/other/lease"), None);
+        assert!(world.server_ref("refs/heads/more").is_some());
+        assert_eq!(tip(&world, "work", "refs/fence/other/lease"), tip(&world, "work", "HEAD"));
+    }
+}
+
 #[test]
 fn what_git_would_refuse_is_refused_in_gits_words() {
     let world = bare();

@@ -7,6 +7,7 @@ use crate::{
     failure::Failure,
     git::How,
     held::{Held, Key, LeaseDir, Pulse},
+    objects::copy_commit,
     random,
     reading::{Ahead, Life, Mirror, Seen, SeenLease},
     sending::Sending,
@@ -130,8 +131,8 @@ impl Client {
 
     /// One try. What the try `before` found out need not be found out again.
     fn try_to_acquire(&self, wish: &Wish, otherwise: Reason, before: &Beaten) -> Result<Try, Failure> {
-        let mirror = Mirror::open(&self.local)?;
-        let seen = mirror.read(&self.remote, &self.fence, &self.how())?;
+        let mirror = self.mirror()?;
+        let seen = mirror.read(&self.how(), 1)?;
         if let Some(why) = before.refused_at(&seen).filter(|_| !before.was_crowded) {
             return Err(Failure::Refused { why });
         }
@@ -180,12 +181,16 @@ impl Client {
     ) -> Result<Try, Failure> {
         let parent = seen.lease.as_ref().map(|seen| seen.commit.clone());
         let objects = [mirror.objects(), dir.objects()];
+        // The lease stands on it, whatever is fetched later.
+        if let Some(parent) = &parent {
+            copy_commit(&objects[0], &objects[1], self.local.hash, parent)?;
+        }
         let push = || self.sending(&[&objects[0], &objects[1]]);
         let commit = self.write_lease(dir, &lease, parent.as_ref(), None)?;
         let mut held = self.held(lease, commit, parent, Key::Master(master.clone()));
         let sent = self.clock.now();
         let revokes = held.lease.is_revocation();
-        let watched = mirror.watched(&self.remote, &self.fence, seen, &sent);
+        let watched = mirror.watched(seen, &sent);
         let is_alive = match seen.life(&sent, skew, watched) {
             Life::Free | Life::Expired => false,
             Life::Alive => true,
@@ -193,7 +198,7 @@ impl Client {
             Life::AliveOrLate => !seen.gate(),
         };
         if let Some(theirs) = seen.held_by(&sent).filter(|_| is_alive && !revokes) {
-            let asked = if before.no_gate { Asked::NoGate } else { self.ask(push(), &held.commit)? };
+            let asked = if before.no_gate { Asked::NoGate } else { self.ask(push(), dir, &held.lease.owner)? };
             match asked {
                 Asked::Held(by) => return Ok(Try::Taken(Taken::Theirs(by, None))),
                 // A gate that does not say that it is held says that it is free.
@@ -272,7 +277,7 @@ impl Client {
                 // there was no lease, nobody is asked: the question's ref could be created in its place.
                 None => {
                     let may_ask = !revokes && seen.lease.is_some();
-                    let asked = if may_ask { self.ask(push(), &held.commit)? } else { Asked::Free };
+                    let asked = if may_ask { self.ask(push(), dir, &held.lease.owner)? } else { Asked::Free };
                     let no_gate = matches!(asked, Asked::NoGate);
                     let why = reasons(refs);
                     let was_crowded = why.iter().any(|why| CROWDED.iter().any(|words| why.contains(words)));
@@ -286,8 +291,8 @@ impl Client {
     }
 
     /// Asks a gate whether the lease is held. A remote that does not answer has not said that it is.
-    fn ask(&self, push: Sending<'_>, with: &ObjectId) -> Result<Asked, Failure> {
-        match push.ask(with)? {
+    fn ask(&self, push: Sending<'_>, dir: &LeaseDir, owner: &str) -> Result<Asked, Failure> {
+        match push.ask(&self.write_question(dir, owner)?)? {
             Answer::Landed { verdict: Some(verdict), .. } | Answer::Refused { verdict: Some(verdict), .. } => {
                 match verdict {
                     Verdict { holder: Some(by), .. } => Ok(Asked::Held(by)),

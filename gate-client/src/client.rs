@@ -9,7 +9,7 @@ use crate::{
     clock::{self, Clock},
     failure::Failure,
     git::How,
-    held::{Held, LeaseDir},
+    held::{Held, LeaseDir, home},
     local::{Local, Remote},
     objects::write_commit,
     random,
@@ -41,7 +41,12 @@ pub(crate) const MOST_TRIES: usize = 3;
 impl Client {
     /// What the remote shows of the lease: one connection.
     pub(crate) fn read(&self) -> Result<Seen, Failure> {
-        Mirror::open(&self.local)?.read(&self.remote, &self.fence, &self.how())
+        self.mirror()?.read(&self.how(), 1)
+    }
+
+    /// What this clone knows of the lease.
+    pub(crate) fn mirror(&self) -> Result<Mirror<'_>, Failure> {
+        Mirror::open(&self.local, &self.remote, &self.fence)
     }
 
     pub(crate) fn write_lease(
@@ -66,6 +71,13 @@ impl Client {
         write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
     }
 
+    /// Something to ask a gate with, that needs nothing else: of the lease's history only the tip is here, and that
+    /// may have moved on.
+    pub(crate) fn write_question(&self, dir: &LeaseDir, owner: &str) -> Result<ObjectId, Failure> {
+        let message = format!("fence '{}': whose turn is it?\n\nFence-Nonce: {}\n", self.fence, random::nonce());
+        write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
+    }
+
     pub(crate) fn beat_of(&self, held: &Held, progress: Option<String>, gate: bool, now: &Stamp) -> Beat {
         let deadline = Beat::deadline_at(clock::after(now, held.lease.ttl.duration()).unix_ms);
         let nonce = random::nonce();
@@ -74,7 +86,10 @@ impl Client {
     }
 
     pub(crate) fn sending(&self, objects: &[&Path]) -> Sending<'_> {
-        let mut push = Sending::to(&self.remote, &self.fence, &self.local.git, objects);
+        // What a version before has read, and what a lease that it took stands on.
+        let before = home(&self.local).join("mirror.git/objects");
+        let objects: Vec<&Path> = objects.iter().copied().chain(before.is_dir().then_some(&*before)).collect();
+        let mut push = Sending::to(&self.remote, &self.fence, &self.local.git, &objects);
         push.how = self.how();
         push
     }

@@ -7,7 +7,7 @@ use crate::{
     failure::Failure,
     git::How,
     held::{Current, LeaseDir, Progress},
-    reading::{Life, Mirror},
+    reading::Life,
 };
 use git_fence_core::{Lease, LeaseId, LeaseState, Reason, Token, few_words, text};
 use serde::Serialize;
@@ -222,9 +222,9 @@ pub(crate) fn status(context: &Context, place: &Place) -> Result<Said, Failure> 
 /// `git fence log`: who had it, the newest first.
 pub(crate) fn log(context: &Context, place: &Place, most: usize) -> Result<Said, Failure> {
     let client = context.client(place)?;
-    let mirror = Mirror::open(&context.local)?;
-    let seen = mirror.read(&client.remote, &client.fence, &How::default())?;
-    let history = mirror.history(seen.lease, &client.fence, most)?;
+    let mirror = client.mirror()?;
+    let seen = mirror.read(&How::default(), most)?;
+    let history = mirror.history(seen.lease, most, &How::default(), |_| false)?;
     let rows: Vec<serde_json::Value> = history
         .iter()
         .map(|seen| {

@@ -154,6 +154,12 @@ impl Ran {
 }
 
 impl Ran {
+    /// Whether git says that something went wrong. What ssh says is nothing of that kind.
+    pub(crate) fn complains(&self) -> bool {
+        let is_bad = |line: &str| line.starts_with("fatal: ") || line.starts_with("error: ") || line.starts_with(" ! ");
+        String::from_utf8_lossy(&self.stderr).lines().any(is_bad)
+    }
+
     /// Whether a push has ended before anything was sent: git has not even heard what refs there are.
     pub(crate) fn has_not_begun(&self) -> bool {
         let said = String::from_utf8_lossy(&self.stderr);

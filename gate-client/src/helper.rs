@@ -17,6 +17,7 @@ use crate::{
     holding::{Moved, Step},
     inside::lease_of,
     local::{Local, Remote, Route},
+    objects::hash_of,
     sending::{Sending, plain_push},
     signals,
     surroundings::Environment,
@@ -37,6 +38,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 /// How many objects are named in one command line.
@@ -146,27 +148,29 @@ impl Helper {
                     Heard::Ok => b"ok\n",
                     Heard::Unsupported => b"unsupported\n",
                 })?,
-                Line::List { for_push } => {
-                    self.works.store(true, Ordering::Relaxed);
-                    to.write_all(&self.list(for_push)?)?;
-                }
+                Line::List { for_push } => to.write_all(&self.while_git_waits(|it| it.list(for_push))?)?,
                 Line::Push(update) => updates.push(update),
                 Line::Fetch { id } => wants.push(id),
                 Line::End if !updates.is_empty() => {
-                    self.works.store(true, Ordering::Relaxed);
-                    to.write_all(&self.push(&std::mem::take(&mut updates))?)?;
+                    to.write_all(&self.while_git_waits(|it| it.push(&std::mem::take(&mut updates)))?)?;
                     self.options.forget_push();
                 }
                 Line::End if !wants.is_empty() => {
-                    self.works.store(true, Ordering::Relaxed);
-                    self.fetch(std::mem::take(&mut wants))?;
+                    self.while_git_waits(|it| it.fetch(std::mem::take(&mut wants)))?;
                     to.write_all(b"\n")?;
                 }
                 Line::End => return Ok(()),
             }
             to.flush()?;
-            self.works.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Does what git has asked for. Once it has its answer, it may close the conversation: that is in order.
+    fn while_git_waits<T>(&self, work: impl FnOnce(&Helper) -> T) -> T {
+        self.works.store(true, Ordering::SeqCst);
+        let answer = work(self);
+        self.works.store(false, Ordering::SeqCst);
+        answer
     }
 
     fn list(&self, for_push: bool) -> Result<Vec<u8>, Over> {
@@ -246,7 +250,7 @@ impl Helper {
         })?;
         // What was read of the lease is kept in the clone that it was taken in: `git-fence/leases/<id>`.
         let common_dir = dir.path().ancestors().nth(3).map(PathBuf::from).ok_or_else(|| gone(dir))?;
-        let hash = if held.commit.as_str().len() == 64 { gix::hash::Kind::Sha256 } else { gix::hash::Kind::Sha1 };
+        let hash = hash_of(&held.commit);
         let mut git = self.git.clone();
         let mut settings = git.environment.settings();
         // What is wrong is said once, by the git that the user started.
@@ -317,8 +321,11 @@ fn end_with_git(works: Arc<AtomicBool>) {
         let stdin = io::stdin();
         let mut closed = [PollFd::new(&stdin, PollFlags::empty())];
         let polled = retry_on_intr(|| poll(&mut closed, None));
-        // At rest it reads the end by itself.
-        if polled.is_ok() && works.load(Ordering::Relaxed) {
+        // At rest it reads the end by itself, unless there is something to do before that.
+        while !works.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        if polled.is_ok() {
             signals::end_children();
             std::process::exit(128);
         }

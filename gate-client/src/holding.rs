@@ -127,7 +127,7 @@ impl Client {
         if held.pending.is_some() {
             self.settle(dir, &mut held)?;
         }
-        let mirror = Mirror::open(&self.local)?;
+        let mirror = self.mirror()?;
         let objects = [mirror.objects(), dir.objects()];
         let objects = [&*objects[0], &*objects[1]];
         for _ in 0..MOST_TRIES {
@@ -207,7 +207,7 @@ impl Client {
                             if held.gate {
                                 let told = self.sending(&objects).option(crate::token_option(&self.fence, token));
                                 let told = told.option(format!("fence-owner={}", held.lease.owner));
-                                let _ = told.ask(&held.commit);
+                                let _ = told.ask(&self.write_question(dir, &held.lease.owner)?);
                             }
                             return Err(self.lost(&seen));
                         }
@@ -224,7 +224,7 @@ impl Client {
     /// a compare-and-swap: if that succeeds, the lost push did not land and never will.
     fn settle(&self, dir: &LeaseDir, held: &mut Held) -> Result<Became, Failure> {
         let Some(pending) = held.pending.clone() else { return Ok(Became::Landed) };
-        let mirror = Mirror::open(&self.local)?;
+        let mirror = self.mirror()?;
         let objects = [mirror.objects(), dir.objects()];
         for _ in 0..2 {
             let (lease, commit) = self.next_record(dir, held, Step::Advance)?;
@@ -271,7 +271,9 @@ impl Client {
             // An earlier attempt at settling landed, and its answer was lost, too.
             Some(now) => (Became::Nothing, &now.lease, &now.commit),
             None => {
-                let history = mirror.history(seen.lease.clone(), &self.fence, LONGEST_HISTORY)?;
+                // Tokens grow: what is older than the push is too old to be it.
+                let is_older = |then: &SeenLease| then.lease.token < pending.lease.token;
+                let history = mirror.history(seen.lease.clone(), LONGEST_HISTORY, &self.how(), is_older)?;
                 let landed = history.iter().any(|then| then.commit == pending.commit);
                 match self.lost(&seen) {
                     // What was given back is somebody else's by now, as it should be.

@@ -67,6 +67,29 @@ pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> R
     Ok(Found { parents, message: commit.message.to_vec(), time: u64::try_from(time).unwrap_or(0) })
 }
 
+/// The kind of hash that `id` is.
+pub(crate) fn hash_of(id: &ObjectId) -> gix::hash::Kind {
+    if id.as_str().len() == 64 { gix::hash::Kind::Sha256 } else { gix::hash::Kind::Sha1 }
+}
+
+/// Whether the object `id` is among those at `dir`.
+pub(crate) fn has_object(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> bool {
+    use gix::prelude::FindExt as _;
+    let store = gix::odb::at(dir.to_owned(), hash);
+    store.is_ok_and(|store| from_core(id).is_ok_and(|id| store.find(&id, &mut Vec::new()).is_ok()))
+}
+
+/// Puts the commit `id`, which is among the objects at `from`, also into those at `to`.
+pub(crate) fn copy_commit(from: &Path, to: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<(), Failure> {
+    use gix::{objs::Write as _, prelude::FindExt as _};
+    let unusable = |dir: &Path, why: String| Failure::broken(format!("'{}': {why}", dir.display()), "try again");
+    let store = gix::odb::at(from.to_owned(), hash).map_err(|e| unusable(from, e.to_string()))?;
+    let mut buffer = Vec::new();
+    let found = store.find(&from_core(id)?, &mut buffer).map_err(|e| unusable(from, e.to_string()))?;
+    let written = gix::odb::loose::Store::at(to, hash).write_buf(found.kind, found.data);
+    written.map(drop).map_err(|e| unusable(to, e.to_string()))
+}
+
 fn encoded(object: &impl gix::objs::WriteTo) -> Vec<u8> {
     let mut bytes = Vec::new();
     object.write_to(&mut bytes).expect("memory can be written to");

@@ -1,14 +1,16 @@
 //! Reading a lease from the remote: one fetch brings both refs and their objects.
 //!
 //! They go into a repository of our own beside the user's: no ref, no object and no `FETCH_HEAD` of
-//! the user's is touched, and `git push --mirror` has nothing of ours to push.
+//! the user's is touched, and `git push --mirror` has nothing of ours to push. Only the tip is fetched: a lease
+//! that has changed hands for years has a long history. So that repository is shallow, and each fence of each remote
+//! has one of its own: two fetches at once into one that is shallow get in each other's way.
 
 use crate::{
     failure::{Failure, of_file},
-    git::{How, run},
+    git::{Git, How, run},
     held::{home, name_of_url},
     local::{Local, Remote},
-    objects::read_commit,
+    objects::{has_object, read_commit},
 };
 use git_fence_core::{Beat, FenceName, HeldBy, Lease, LeaseState, ObjectId, Stamp, text};
 use serde::{Deserialize, Serialize};
@@ -120,22 +122,31 @@ impl Seen {
     }
 }
 
+/// Where the refs of the lease are kept.
+const HERE: &str = "refs/remotes/fence";
+
 /// Variables by which git is told where a repository is: the user's is not ours.
 const OF_ANOTHER_REPOSITORY: [&str; 5] =
     ["GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"];
 
-/// The repository of our own.
+/// The first step back into a history of which only the tip is here; the next ones are longer.
+const FIRST_DEPTH: usize = 16;
+
+/// The repository of our own for a fence of a remote.
 #[derive(Debug)]
 pub(crate) struct Mirror<'a> {
     local: &'a Local,
+    remote: &'a Remote,
+    fence: &'a FenceName,
     dir: PathBuf,
 }
 
 impl<'a> Mirror<'a> {
-    pub(crate) fn open(local: &'a Local) -> Result<Mirror<'a>, Failure> {
+    pub(crate) fn open(local: &'a Local, remote: &'a Remote, fence: &'a FenceName) -> Result<Mirror<'a>, Failure> {
         let home = home(local);
         DirBuilder::new().recursive(true).mode(0o700).create(&home).map_err(|e| of_file(&home, &e))?;
-        let mirror = Mirror { local, dir: home.join("mirror.git") };
+        let dir = home.join(format!("mirror-{}-{fence}.git", name_of_url(&remote.url)));
+        let mirror = Mirror { local, remote, fence, dir };
         if !mirror.objects().is_dir() {
             let _lock = mirror.lock("mirror.lock", &How::default())?;
             let failed = |why: String| Failure::broken(format!("'{}': {why}", mirror.dir.display()), "make room there");
@@ -164,32 +175,13 @@ impl<'a> Mirror<'a> {
         self.dir.join("objects")
     }
 
-    /// Reads the lease of `fence` from `remote`: one connection.
-    pub(crate) fn read(&self, remote: &Remote, fence: &FenceName, how: &How) -> Result<Seen, Failure> {
-        let here = format!("refs/remotes/{}/{fence}", name_of_url(&remote.url));
+    /// Reads the lease: one connection. Of its history come the newest `depth` ownerships.
+    pub(crate) fn read(&self, how: &How, depth: usize) -> Result<Seen, Failure> {
+        let Mirror { fence, remote, .. } = self;
         let _lock = self.lock(&format!("mirror-{}-{fence}.lock", name_of_url(&remote.url)), how)?;
-        let mut git = self.local.git.clone();
-        OF_ANOTHER_REPOSITORY.iter().for_each(|name| git.environment.remove(name));
-        git.environment.set("GIT_DIR", &self.dir);
-        // Credentials, ssh commands and proxies may be configured in the user's repository.
-        let mut settings = git.environment.settings();
-        let configured = ["config", "config.worktree"].map(|name| self.local.common_dir.join(name));
-        settings.extend(
-            configured.into_iter().filter(|path| path.exists()).map(|path| ("include.path".into(), path.into())),
-        );
-        git.environment.set_settings(&settings);
-        let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
-        fetch.args(["--recurse-submodules=no", "--refmap="]).args(&remote.route.upload_pack);
-        fetch.arg("--").arg(&remote.url);
-        fetch.arg(format!("+refs/fence/{fence}/*:{here}/*"));
-        let unreachable = |why: String| Failure::Unreachable { remote: remote.name.clone(), why };
-        let ran = run(&mut fetch, how).map_err(|e| unreachable(e.to_string()))?;
-        if !ran.status.success() {
-            return Err(unreachable(ran.complaint()));
-        }
-        let listing = git.ask(["for-each-ref", "--format=%(refname) %(objectname)", &here]).map_err(unreachable)?;
+        let listing = self.fetch(how, depth)?;
         let at = |part: &str| {
-            let name = format!("{here}/{part} ");
+            let name = format!("{HERE}/{part} ");
             let id = listing.lines().find_map(|line| line.strip_prefix(&name))?;
             ObjectId::parse(id.as_bytes()).ok().flatten()
         };
@@ -201,28 +193,116 @@ impl<'a> Mirror<'a> {
             ));
         }
         let beat = beat_at.as_ref().and_then(|id| read_commit(&self.objects(), self.local.hash, id).ok());
-        let lease = lease_at.map(|commit| self.read_lease(commit, fence)).transpose()?;
+        let lease = lease_at.map(|commit| self.read_lease(commit)).transpose()?;
         Ok(Seen { lease, beat_at, beat: beat.and_then(|found| Beat::read(&found.message).ok()) })
     }
 
-    /// The ownerships that led to `tip`, the newest first.
+    /// Fetches the refs of the lease, and says what they are at.
+    fn fetch(&self, how: &How, depth: usize) -> Result<String, Failure> {
+        let unreachable = |why: String| Failure::Unreachable { remote: self.remote.name.clone(), why };
+        let git = self.git();
+        // Whether there was anything to fetch.
+        let fetch = |depth: Option<String>| -> Result<bool, String> {
+            let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
+            fetch.args(["--recurse-submodules=no", "--refmap="]).args(depth).args(&self.remote.route.upload_pack);
+            fetch.arg("--").arg(&self.remote.url).arg(format!("+refs/fence/{}/*:{HERE}/*", self.fence));
+            match run(&mut fetch, how) {
+                Ok(ran) if ran.status.success() => Ok(true),
+                // With a depth, git fails in silence where no ref is of these names, and prunes none.
+                Ok(ran) if ran.status.code() == Some(1) && !ran.complains() => Ok(false),
+                Ok(ran) => Err(ran.complaint()),
+                Err(e) => Err(e.to_string()),
+            }
+        };
+        let depth = depth.min(usize::try_from(i32::MAX).unwrap_or(usize::MAX));
+        let fetched = match fetch(Some(format!("--depth={depth}"))) {
+            Err(why) if why.contains("does not support shallow") => fetch(None),
+            fetched => fetched,
+        };
+        let is_there = fetched.map_err(unreachable)?;
+        let list = || git.ask(["for-each-ref", "--format=%(refname) %(objectname)", HERE]).map_err(unreachable);
+        let mut listing = list()?;
+        if !is_there && !listing.is_empty() {
+            fetch(None).map_err(unreachable)?;
+            listing = list()?;
+        }
+        if depth == 1 {
+            self.forget_past_tips(&listing)?;
+        }
+        Ok(listing)
+    }
+
+    /// Git adds each tip to the list of those whose parents are not here, and takes none away.
+    fn forget_past_tips(&self, listing: &str) -> Result<(), Failure> {
+        let path = self.dir.join("shallow");
+        let known = fs::read_to_string(&path).unwrap_or_default();
+        let is_tip = |id: &&str| listing.lines().any(|line| line.split(' ').nth(1) == Some(*id));
+        let tips: String = known.lines().filter(is_tip).map(|id| format!("{id}\n")).collect();
+        let written = match (tips == known, tips.is_empty()) {
+            (true, _) => Ok(()),
+            (false, true) => fs::remove_file(&path),
+            (false, false) => crate::held::write_whole(&path, tips.as_bytes()),
+        };
+        written.map_err(|e| of_file(&path, &e))
+    }
+
+    /// Git, run in this repository, with what is configured in the user's.
+    fn git(&self) -> Git {
+        let mut git = self.local.git.clone();
+        OF_ANOTHER_REPOSITORY.iter().for_each(|name| git.environment.remove(name));
+        git.environment.set("GIT_DIR", &self.dir);
+        // Credentials, ssh commands and proxies may be configured in the user's repository.
+        let mut settings = git.environment.settings();
+        let configured = ["config", "config.worktree"].map(|name| self.local.common_dir.join(name));
+        settings.extend(
+            configured.into_iter().filter(|path| path.exists()).map(|path| ("include.path".into(), path.into())),
+        );
+        git.environment.set_settings(&settings);
+        git
+    }
+
+    /// The ownerships that led to `tip`, the newest first, up to one that is `enough`. What is not here is fetched.
     pub(crate) fn history(
         &self,
         tip: Option<SeenLease>,
-        fence: &FenceName,
         most: usize,
+        how: &How,
+        enough: impl Fn(&SeenLease) -> bool,
     ) -> Result<Vec<SeenLease>, Failure> {
-        let mut all = Vec::new();
-        let mut next = tip;
-        while let Some(seen) = next.filter(|_| all.len() < most) {
-            let parent = seen.parents.first().cloned();
-            all.push(seen);
-            next = parent.map(|commit| self.read_lease(commit, fence)).transpose()?;
+        let mut depth = FIRST_DEPTH;
+        loop {
+            let (known, is_whole) = self.known_history(tip.clone(), most, &enough)?;
+            // The remote's own history may be cut, too.
+            if is_whole || depth / 8 >= most {
+                return Ok(known);
+            }
+            self.read(how, depth)?;
+            depth = depth.saturating_mul(8);
         }
-        Ok(all)
     }
 
-    fn read_lease(&self, commit: ObjectId, fence: &FenceName) -> Result<SeenLease, Failure> {
+    /// The same as far as it is here, and whether that is all of it.
+    fn known_history(
+        &self,
+        tip: Option<SeenLease>,
+        most: usize,
+        enough: impl Fn(&SeenLease) -> bool,
+    ) -> Result<(Vec<SeenLease>, bool), Failure> {
+        let mut all = Vec::new();
+        let mut next = tip;
+        while let Some(seen) = next {
+            let parent = seen.parents.first().cloned().filter(|_| all.len() + 1 < most && !enough(&seen));
+            all.push(seen);
+            if parent.as_ref().is_some_and(|commit| !has_object(&self.objects(), self.local.hash, commit)) {
+                return Ok((all, false));
+            }
+            next = parent.map(|commit| self.read_lease(commit)).transpose()?;
+        }
+        Ok((all, true))
+    }
+
+    fn read_lease(&self, commit: ObjectId) -> Result<SeenLease, Failure> {
+        let fence = self.fence;
         let unusable = |why: &dyn std::fmt::Display| {
             Failure::broken(
                 format!(
@@ -240,14 +320,14 @@ impl<'a> Mirror<'a> {
 
     /// For how long the beat has been what it is, as seen by runs on this machine: an end to leases
     /// whose holder's clock is ahead, which by their deadlines would last for ever.
-    pub(crate) fn watched(&self, remote: &Remote, fence: &FenceName, seen: &Seen, now: &Stamp) -> Duration {
+    pub(crate) fn watched(&self, seen: &Seen, now: &Stamp) -> Duration {
         #[derive(Serialize, Deserialize)]
         struct Watched {
             beat: ObjectId,
             since: Stamp,
         }
         let Some(beat) = &seen.beat_at else { return Duration::ZERO };
-        let path = home(self.local).join(format!("watched-{fence}@{}", name_of_url(&remote.url)));
+        let path = home(self.local).join(format!("watched-{}@{}", self.fence, name_of_url(&self.remote.url)));
         let known: Option<Watched> = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         // What was written down in the future, before this machine's own clock was set right, says nothing.
         let is_past = |since: &Stamp| since.boot == now.boot || since.unix_ms <= now.unix_ms;

@@ -2,24 +2,30 @@
 
 use crate::{
     answer::{Answer, RefAnswer, refs_in},
-    failure::Failure,
+    failure::{Failure, of_file},
     git::{Git, How, run},
     local::Remote,
+    objects::{hash_of, read_commit},
 };
 use git_fence_core::{FenceName, LeasePart, ObjectId};
 use std::{
     collections::HashMap,
     ffi::{OsStr, OsString},
+    fs,
+    io::Write as _,
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
+use tempfile::NamedTempFile;
 
 /// A push with a compare-and-swap for each ref of a lease that it moves: never `+`, never `--force`,
 /// which would switch the check off, and always `--atomic`, without which the other refs land anyway.
 #[derive(Debug)]
 pub(crate) struct Sending<'a> {
     git: Git,
+    /// Where the lease's objects are.
+    objects: Vec<PathBuf>,
     remote: &'a Remote,
     fence: &'a FenceName,
     swaps: Vec<(LeasePart, Option<ObjectId>, ObjectId)>,
@@ -47,6 +53,7 @@ impl<'a> Sending<'a> {
     pub(crate) fn to(remote: &'a Remote, fence: &'a FenceName, git: &Git, objects: &[&Path]) -> Sending<'a> {
         Sending {
             git: git.with_objects(objects),
+            objects: objects.iter().map(|dir| dir.to_path_buf()).collect(),
             remote,
             fence,
             swaps: Vec::new(),
@@ -139,7 +146,13 @@ impl<'a> Sending<'a> {
     }
 
     pub(crate) fn send(&self) -> Result<Answer, Failure> {
-        let mut push = plain_push(&self.git, &self.options);
+        let shallow = self.shallow_list()?;
+        let mut git = self.git.clone();
+        if let Some(list) = &shallow {
+            // What `git --shallow-file` sets.
+            git.environment.set("GIT_SHALLOW_FILE", list.path());
+        }
+        let mut push = plain_push(&git, &self.options);
         push.arg("--atomic");
         for (part, old, _) in &self.swaps {
             let old = old.as_ref().map_or(String::new(), ToString::to_string);
@@ -153,6 +166,30 @@ impl<'a> Sending<'a> {
         let ran = run(&mut push, &self.how)
             .map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
         Ok(Answer::of(&ran))
+    }
+}
+
+impl Sending<'_> {
+    /// A lease stands on the ownership before it, and what that stands on need not be here. Git would look for it,
+    /// so it is told where the history ends: for this push alone, and beside where the user's own may end.
+    fn shallow_list(&self) -> Result<Option<NamedTempFile>, Failure> {
+        let parents = self.swaps.iter().flat_map(|(_, _, new)| self.parents_of(new));
+        // Whatever is here of what they stand on: it may end anywhere.
+        let ends: Vec<ObjectId> = parents.filter(|parent| !self.parents_of(parent).is_empty()).collect();
+        let Some(here) = self.objects.first().and_then(|dir| dir.parent()).filter(|_| !ends.is_empty()) else {
+            return Ok(None);
+        };
+        let own = self.git.ask(["rev-parse", "--git-path", "shallow"]).map(|path| self.git.dir.join(path));
+        let mut list = own.ok().and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        ends.iter().for_each(|end| list.extend(format!("{end}\n").as_bytes()));
+        let mut file = NamedTempFile::new_in(here).map_err(|e| of_file(here, &e))?;
+        file.write_all(&list).map_err(|e| of_file(file.path(), &e))?;
+        Ok(Some(file))
+    }
+
+    fn parents_of(&self, commit: &ObjectId) -> Vec<ObjectId> {
+        let found = self.objects.iter().find_map(|dir| read_commit(dir, hash_of(commit), commit).ok());
+        found.map(|found| found.parents).unwrap_or_default()
     }
 }
 

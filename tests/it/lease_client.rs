@@ -294,7 +294,10 @@ fn connections_are_few() {
 fn a_copy_that_is_half_made_is_made_anew_wherever_the_users_repository_is() {
     let world = Remote::Bare.world(&any_git());
     let a = world.agent("a");
-    let mirror = a.path(".git/git-fence/mirror.git");
+    a.ok(&["status"]);
+    let made = fs::read_dir(a.path(".git/git-fence")).unwrap().map(|entry| entry.unwrap().path());
+    let mirror = made.into_iter().find(|path| path.extension().is_some_and(|end| end == "git")).unwrap();
+    fs::remove_dir_all(&mirror).unwrap();
     fs::create_dir_all(&mirror).unwrap();
     fs::write(mirror.join("HEAD"), "ref: refs/heads/main\n").unwrap();
     a.ok(&["acquire"]);

@@ -11,6 +11,7 @@ mod contention;
 mod copies;
 mod doctor;
 mod faults;
+mod history;
 mod hostile;
 mod install;
 mod keeper;

@@ -1,0 +1,180 @@
+//! Leases with a long history: a clone fetches the tip alone, and more of it only where more is asked for.
+
+use crate::support::{
+    World,
+    agents::{Agent, Remote},
+    any_git, gits,
+    lease::Agent as Owner,
+    text,
+};
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+/// A lease that has changed hands so many times.
+fn long_history(world: &World, ownerships: u64) {
+    let mut stream = String::new();
+    for token in 1..=ownerships {
+        let message = Owner::new("somebody").lease(token, "released", if token == 1 { "first" } else { "released" });
+        let _ = write!(stream, "commit refs/fence/repo/lease\ncommitter s <s@s> {} +0000\n", 1_700_000_000 + token);
+        let _ = write!(stream, "data {}\n{message}\n", message.len());
+    }
+    let mut import = world.git("server.git");
+    import.args(["fast-import", "--quiet"]).stdin(Stdio::piped());
+    let mut import = import.spawn().unwrap();
+    import.stdin.take().unwrap().write_all(stream.as_bytes()).unwrap();
+    assert!(import.wait().unwrap().success());
+}
+
+/// All files below a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// How many commits a clone has of the remote's leases.
+fn commits_of(agent: &Agent<'_>) -> usize {
+    let home = agent.path(".git/git-fence");
+    let stores = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path().join("objects"));
+    let count = |objects: PathBuf| {
+        let mut list = agent.world.git("server.git");
+        list.env("GIT_OBJECT_DIRECTORY", &objects).args(["cat-file", "--batch-all-objects", "--batch-check"]);
+        agent.world.ok(&mut list).lines().filter(|line| line.contains(" commit ")).count()
+    };
+    stores.filter(|objects| objects.is_dir()).map(count).sum()
+}
+
+#[test]
+fn a_fresh_clone_fetches_the_tip_of_the_lease_and_not_its_history() {
+    for git in gits() {
+        for shallow in [false, true] {
+            let world = World::bare(&git, &[]);
+            long_history(&world, 300);
+            world.ok(world.git("work").args(["push", "-q"]).arg(world.server()).arg("HEAD:main"));
+            world.ok(world.git("work").args(["commit", "-q", "--allow-empty", "-m", "second"]));
+            world.ok(world.git("work").args(["push", "-q"]).arg(world.server()).arg("HEAD:main"));
+            let url = format!("file://{}", world.server().display());
+            let depth: &[&str] = if shallow { &["--depth=1"] } else { &[] };
+            world.ok(world.git(".").args(["clone", "-q", &url, "a"]).args(depth));
+            let a = Agent { world: &world, name: "a".to_owned() };
+            let own_shallow = fs::read_to_string(a.path(".git/shallow")).ok();
+            assert_eq!(own_shallow.is_some(), shallow);
+            world.ok(a.git().args(["commit", "-q", "--allow-empty", "-m", "work"]));
+            assert_eq!(a.ok(&["acquire"]), "301");
+            assert_eq!(a.ok(&["push", "origin", "HEAD:main"]), "landed with token 301: refs/heads/main");
+            assert_eq!(a.ok(&["advance"]), "303");
+            a.ok(&["release"]);
+            world.ok(&mut a.run(&[], "git push -q origin HEAD:refs/heads/b"));
+            assert!(a.ok(&["push", "origin", "HEAD:refs/heads/c"]).starts_with("landed"));
+            assert!(commits_of(&a) < 12, "{}", commits_of(&a));
+            assert_eq!(fs::read_to_string(a.path(".git/shallow")).ok(), own_shallow, "the user's clone is as it was");
+            assert!(!world.server().join("shallow").exists(), "and so is the server");
+            world.ok(world.git("server.git").args(["fsck", "--strict"]));
+            let all = world.ok(world.git("server.git").args(["rev-list", "--count", "refs/fence/repo/lease"]));
+            assert_eq!(all, "303", "nothing of the history is lost");
+        }
+    }
+}
+
+#[test]
+fn the_history_is_there_for_those_who_ask() {
+    let world = World::bare(&any_git(), &[]);
+    long_history(&world, 300);
+    let a = world.agent("a");
+    let tokens = |args: &[&str]| -> Vec<u64> {
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&a.ok(args)).unwrap();
+        rows.iter().map(|row| row["token"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(tokens(&["log", "--json", "-n", "3"]), [300, 299, 298]);
+    assert_eq!(tokens(&["log", "--json"]), (281..=300).rev().collect::<Vec<_>>());
+    a.ok(&["acquire"]);
+    a.ok(&["release"]);
+    assert_eq!(tokens(&["log", "--json", "-n", "5000"]), (1..=301).rev().collect::<Vec<_>>());
+    assert_eq!(tokens(&["log", "--json", "-n", "2"]), [301, 300]);
+    a.ok(&["acquire"]);
+    a.ok(&["release"]);
+    assert_eq!(tokens(&["log", "--json", "-n", "4"]), [302, 301, 300, 299]);
+}
+
+/// What is known of tips that are past is not carried along for ever.
+#[test]
+fn a_clone_that_has_seen_many_tips_remembers_the_last() {
+    let world = World::bare(&any_git(), &[]);
+    let (a, b) = (world.agent("a"), world.agent("b"));
+    for _ in 0..4 {
+        for agent in [&a, &b] {
+            agent.ok(&["acquire"]);
+            agent.ok(&["release"]);
+        }
+    }
+    let shallow: Vec<PathBuf> =
+        files(&a.path(".git/git-fence")).into_iter().filter(|path| path.ends_with("shallow")).collect();
+    let lines = |path: &PathBuf| fs::read_to_string(path).unwrap().lines().count();
+    // The lease and the beat.
+    assert!(shallow.iter().map(lines).sum::<usize>() <= 2, "{shallow:?}");
+}
+
+/// The answer to a push was lost, and others have had the lease many times since.
+#[test]
+fn a_lost_answer_is_found_far_back_in_the_history() {
+    let world = World::bare(&any_git(), &[]);
+    let (a, b) = (world.agent("a"), world.agent("b"));
+    b.ok(&["acquire"]);
+    b.ok(&["release"]);
+    a.ok(&["acquire", "--ttl", "1h"]);
+    // The server does all of it, and is not heard; nor is the question that follows.
+    let program = crate::support::fixture("fickle-receive-pack.py");
+    fs::write(world.path("plan"), "lost\ndown\n").unwrap();
+    let program = format!("FICKLE_PLAN={} {}", world.path("plan").display(), program.display());
+    world.ok(a.git().args(["config", "remote.origin.receivepack", &program]));
+    let (code, said) = a.code(&["push", "origin", "HEAD:main"]);
+    assert_eq!(code, 69, "{said}");
+    b.ok(&["revoke", "--reason", "it hangs"]);
+    for _ in 0..12 {
+        b.ok(&["acquire"]);
+        b.ok(&["release"]);
+    }
+    let (code, said) = a.code(&["push", "origin", "HEAD:other"]);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("the push landed; since then"), "{said}");
+}
+
+/// A gate is told of a holder that git itself has stopped; and what it is told with needs no history.
+#[test]
+fn a_gate_hears_of_a_holder_that_has_no_history() {
+    let world = Remote::Gate.world(&any_git());
+    world.configure("fence.allowRevoke", "tester");
+    let (a, b, c) = (world.agent("a"), world.agent("b"), world.agent("c"));
+    for _ in 0..3 {
+        b.ok(&["acquire"]);
+        b.ok(&["release"]);
+    }
+    a.ok(&["acquire", "--owner", "a"]);
+    b.ok(&["revoke", "--reason", "it hangs"]);
+    c.ok(&["acquire", "--owner", "c"]);
+    let before = world.events("push.rejected").len();
+    let (code, said) = a.code(&["push", "origin", "HEAD:main"]);
+    assert_eq!(code, 75, "{said}");
+    let refused = world.events("push.rejected");
+    assert_eq!(refused.len(), before + 1, "{}", text(refused.last().unwrap().to_string().as_bytes()));
+    assert_eq!(refused.last().unwrap()["owner"], "a");
+}
+
+/// A clone has seen one tip and then, after others, another: what is between them is not here.
+#[test]
+fn a_clone_that_has_seen_some_of_the_tips_takes_the_lease() {
+    for git in gits() {
+        let world = World::bare(&git, &[]);
+        let (a, b) = (world.agent("a"), world.agent("b"));
+        for agent in [&b, &b, &a, &b, &a, &a, &b, &b, &a] {
+            agent.ok(&["acquire"]);
+            agent.ok(&["advance"]);
+            agent.ok(&["release"]);
+        }
+        assert_eq!(world.lease_token(), 18);
+    }
+}

@@ -137,7 +137,14 @@ impl Options {
             },
             // Git has looked already, and the expected value that it found is in 'cas'.
             "force-if-includes" => {}
-            "depth" => self.fetch.push(format!("--depth={text}").into()),
+            // The one before is no more, and 0 is none: so git asks for the tags of what it has just fetched.
+            "depth" => {
+                let is_depth = |argument: &OsString| {
+                    [&b"--depth="[..], b"--deepen="].iter().any(|it| argument.as_bytes().starts_with(it))
+                };
+                self.fetch.retain(|argument| !is_depth(argument));
+                self.fetch.extend((text != "0").then(|| format!("--depth={text}").into()));
+            }
             "deepen-since" => self.fetch.push(format!("--shallow-since={text}").into()),
             "deepen-not" => self.fetch.push(format!("--shallow-exclude={text}").into()),
             // Said beside 'depth', which then counts from where the history ends here.
@@ -362,6 +369,9 @@ mod tests {
         options.set("depth", b"3");
         options.set("deepen-relative", b"true");
         assert_eq!(options.fetch_arguments(), ["--deepen=3"]);
+        options.set("depth", b"0");
+        options.set("deepen-relative", b"false");
+        assert!(options.fetch_arguments().is_empty());
     }
 
     #[test]

@@ -2,6 +2,10 @@
 //!
 //! Git is told through the environment to hand pushes of the lease's URL to `git-remote-fence`. No
 //! file is touched, so outside of the command nothing changes; and the secret is in none of it.
+//!
+//! There are two settings for that. `pushInsteadOf` leaves fetches alone, but is not looked at where a push URL is
+//! written down, in whatever clone or worktree. `insteadOf` always is, and then the helper has to fetch, too. So the
+//! first will do where a gate stops what goes around the helper, and the second is for where nobody would.
 
 use crate::{
     address::{address, local_path, without_password},
@@ -26,7 +30,12 @@ const PROGRAM: &str = "git-remote-fence";
 const LEASE_OF: (&str, &str) = ("git-fence.", ".lease");
 
 /// The environment of a command that runs under the lease in `dir`.
-pub(crate) fn environment(client: &Client, dir: &LeaseDir, outer: &Environment) -> Result<Environment, Failure> {
+pub(crate) fn environment(
+    client: &Client,
+    dir: &LeaseDir,
+    outer: &Environment,
+    plain_fetch: bool,
+) -> Result<Environment, Failure> {
     let held = dir.held()?;
     let mut inside = outer.clone();
     inside.set("GIT_FENCE", held.fence.as_str());
@@ -41,7 +50,9 @@ pub(crate) fn environment(client: &Client, dir: &LeaseDir, outer: &Environment) 
     let git = &client.local.git;
     let ours = address(OsStr::new(&client.remote.url), &git.dir);
     let remotes = Configured::remotes(git);
-    let ways: Vec<Way<'_>> = remotes.iter().filter_map(|remote| remote.way_to(&ours, git)).collect();
+    let fetches_too = !held.gate && !plain_fetch;
+    let uses_lfs = lfs::is_used(git);
+    let ways: Vec<Way<'_>> = remotes.iter().filter_map(|remote| remote.way_to(&ours, git, fetches_too)).collect();
     let mut settings = outer.settings();
     // Where somebody lists the ways that git may go, this is one more; what is behind it is judged again.
     settings.push(("protocol.fence.allow".into(), "always".into()));
@@ -49,12 +60,14 @@ pub(crate) fn environment(client: &Client, dir: &LeaseDir, outer: &Environment) 
         inside.set("GIT_ALLOW_PROTOCOL", join(&[allowed, ":fence".as_ref()]));
     }
     settings.push((join(&[LEASE_OF.0.as_ref(), &ours, LEASE_OF.1.as_ref()]), absolute.into_os_string()));
-    for rule in rules(&remotes, &client.remote.url, &ours, &git.dir) {
+    let spellings = spellings(&client.remote.url, &ours, fetches_too, uses_lfs);
+    let aliases = aliases(git, client.remote.url.as_ref());
+    for rule in rules(&spellings, &aliases, &remotes, &ours, &git.dir, fetches_too) {
         if !settings.contains(&rule) {
             settings.push(rule);
         }
     }
-    if lfs::is_used(git) {
+    if uses_lfs {
         settings.extend(lfs::settings(&ways, &ours, &client.local, dir)?);
     }
     inside.set_settings(&settings);
@@ -78,6 +91,8 @@ struct Configured {
     is_explicit: bool,
     /// Where pushes go: as it is written, and where that leads.
     pushes: Vec<(OsString, OsString)>,
+    /// The same for fetches, where its push URLs are not written down as such.
+    fetches: Vec<(OsString, OsString)>,
 }
 
 impl Configured {
@@ -102,17 +117,22 @@ impl Configured {
             let name = name.into_string().ok()?;
             let is_explicit = !push_urls.is_empty();
             let written = if is_explicit { push_urls } else { urls };
-            let leads_to = git.lines_of(["remote", "get-url", "--push", "--all", &name], b'\n');
-            Some(Configured { name, is_explicit, pushes: written.into_iter().zip(leads_to).collect() })
+            let pushed_to = git.lines_of(["remote", "get-url", "--push", "--all", &name], b'\n');
+            let fetched_from = match is_explicit {
+                true => Vec::new(),
+                false => git.lines_of(["remote", "get-url", "--all", &name], b'\n'),
+            };
+            let fetches = written.iter().cloned().zip(fetched_from).collect();
+            Some(Configured { name, is_explicit, pushes: written.into_iter().zip(pushed_to).collect(), fetches })
         });
         remotes.collect()
     }
 
-    fn way_to(&self, ours: &OsStr, git: &Git) -> Option<Way<'_>> {
+    fn way_to(&self, ours: &OsStr, git: &Git, fetches_too: bool) -> Option<Way<'_>> {
         let (_, url) = self.pushes.iter().find(|(_, leads_to)| address(leads_to, &git.dir) == ours)?;
         let fetch_url =
-            if self.is_explicit { git.lines_of(["remote", "get-url", &self.name], b'\n').pop() } else { None };
-        let fetch_url = fetch_url.filter(|url| address(url, &git.dir) == ours);
+            (self.is_explicit || fetches_too).then(|| git.lines_of(["remote", "get-url", &self.name], b'\n').pop());
+        let fetch_url = fetch_url.flatten().filter(|url| address(url, &git.dir) == ours);
         Some(Way { name: &self.name, url, fetch_url })
     }
 }
@@ -125,27 +145,69 @@ pub(crate) struct Way<'a> {
     pub(crate) fetch_url: Option<OsString>,
 }
 
-/// The settings that send pushes to `url` through the helper, for every way in which the configuration
-/// spells it. Where a push URL is written down, `pushInsteadOf` is not looked at, and only `insteadOf`
-/// is left; fetches of that very URL go through the helper then, too.
-fn rules(remotes: &[Configured], url: &str, ours: &OsStr, base: &Path) -> Vec<(OsString, OsString)> {
+/// The spellings of `url`, or of what it begins with, that another clone may have: git compares beginnings, and the
+/// helper lets through what leads elsewhere.
+fn spellings(url: &str, ours: &OsStr, all: bool, uses_lfs: bool) -> Vec<OsString> {
+    let mut spellings = vec![OsString::from(url)];
+    let is_local = local_path(url.as_ref()).is_some();
+    if is_local {
+        // Another clone on this machine may spell the path in full.
+        spellings.extend([ours.to_owned(), join(&["file://".as_ref(), ours])]);
+    }
+    if all {
+        let short = url.trim_end_matches('/').trim_end_matches(".git");
+        spellings.push(short.into());
+    }
+    if all && is_local {
+        // Or by a link, or by a way that begins where it is itself.
+        spellings.extend(["/", "./", "../"].map(OsString::from));
+        // Git LFS is sent around the helper by a URL of this kind.
+        spellings.extend((!uses_lfs).then(|| OsString::from("file://")));
+    }
+    spellings
+}
+
+/// The user's own rules that lead to `url` from another spelling, which another clone may have: `insteadOf` first.
+fn aliases(git: &Git, url: &OsStr) -> [Vec<(OsString, OsString)>; 2] {
+    [&b".insteadof"[..], b".pushinsteadof"].map(|kind| {
+        let rules = git.settings(&[], r"^url\..*\.(push)?insteadof$").into_iter();
+        let alias = |(key, prefix): (OsString, OsString)| {
+            let base = key.as_bytes().strip_prefix(b"url.")?.strip_suffix(kind)?;
+            let rest = url.as_bytes().strip_prefix(base)?;
+            Some((join(&[&prefix, OsStr::from_bytes(rest)]), url.to_owned()))
+        };
+        rules.filter_map(alias).collect()
+    })
+}
+
+/// The settings that send pushes to the lease's repository through the helper, for every way in which the configuration
+/// spells it; with `fetches_too`, also those whose push URL is written down somewhere else.
+fn rules(
+    spellings: &[OsString],
+    [aliases, push_aliases]: &[Vec<(OsString, OsString)>; 2],
+    remotes: &[Configured],
+    ours: &OsStr,
+    base: &Path,
+    fetches_too: bool,
+) -> Vec<(OsString, OsString)> {
     let rule = |written: &OsStr, leads_to: &OsStr, kind: &str| {
         let key = join(&["url.".as_ref(), HELPER.as_ref(), &without_password(leads_to), kind.as_ref()]);
         (key, written.to_owned())
     };
-    let mut rules = vec![rule(url.as_ref(), url.as_ref(), ".pushInsteadOf")];
-    if local_path(url.as_ref()).is_some() {
-        // Another clone on this machine may spell the path in full.
-        let whole = ours.to_owned();
-        let as_url = join(&["file://".as_ref(), ours]);
-        rules.extend([whole, as_url].map(|url| rule(&url, &url, ".pushInsteadOf")));
-    }
+    let is_here = |way: &&(OsString, OsString)| address(&way.1, base) == ours;
+    let (mut pushes, mut all): (Vec<_>, Vec<_>) =
+        (spellings.iter().map(|url| (url.clone(), url.clone())).collect(), Vec::new());
+    all.extend(pushes.iter().chain(aliases).filter(|_| fetches_too).cloned());
+    pushes.extend(aliases.iter().chain(push_aliases).cloned());
     for remote in remotes {
-        let kind = if remote.is_explicit { ".insteadOf" } else { ".pushInsteadOf" };
-        let here = remote.pushes.iter().filter(|(_, leads_to)| address(leads_to, base) == ours);
-        rules.extend(here.map(|(written, leads_to)| rule(written, leads_to, kind)));
+        let written = if remote.is_explicit { &mut all } else { &mut pushes };
+        written.extend(remote.pushes.iter().filter(is_here).cloned());
+        all.extend(remote.fetches.iter().filter(is_here).filter(|_| fetches_too).cloned());
     }
-    rules
+    let of_kind = |ways: Vec<(OsString, OsString)>, kind| {
+        ways.into_iter().map(move |(written, leads_to)| rule(&written, &leads_to, kind)).collect::<Vec<_>>()
+    };
+    [of_kind(pushes, ".pushInsteadOf"), of_kind(all, ".insteadOf")].concat()
 }
 
 /// A rule of the user's for exactly this URL comes before ours. Then a plain push would go around the
@@ -193,7 +255,9 @@ mod tests {
     use super::*;
 
     fn remote(is_explicit: bool, written: &str, leads_to: &str) -> Configured {
-        Configured { name: "r".into(), is_explicit, pushes: vec![(written.into(), leads_to.into())] }
+        let way = vec![(written.into(), leads_to.into())];
+        let fetches = if is_explicit { Vec::new() } else { way.clone() };
+        Configured { name: "r".into(), is_explicit, pushes: way, fetches }
     }
 
     #[test]
@@ -205,14 +269,40 @@ mod tests {
             remote(false, "https://bot:secret@h/app", "https://bot:secret@h/app"),
         ];
         let ours = address(OsStr::new("https://h/app"), Path::new("/"));
-        let rules = rules(&remotes, "https://h/app", &ours, Path::new("/"));
-        let expected = [
-            ("url.fence::https://h/app.pushInsteadOf", "https://h/app"),
+        let url = |fetches_too| spellings("https://h/app.git", &ours, fetches_too, false);
+        let aliases = [vec![("h:app".into(), "https://h/app.git".into())], Vec::new()];
+        let pairs = |expected: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
+            expected.iter().map(|(key, value)| (key.into(), value.into())).collect()
+        };
+        let with_gate = [
+            ("url.fence::https://h/app.git.pushInsteadOf", "https://h/app.git"),
+            ("url.fence::https://h/app.git.pushInsteadOf", "h:app"),
             ("url.fence::https://h/app.pushInsteadOf", "gh:app"),
-            ("url.fence::https://h/app.git.insteadOf", "alias:app"),
             ("url.fence::https://h/app.pushInsteadOf", "https://bot:secret@h/app"),
+            ("url.fence::https://h/app.git.insteadOf", "alias:app"),
         ];
-        assert_eq!(rules, expected.map(|(key, value)| (OsString::from(key), OsString::from(value))));
+        assert_eq!(rules(&url(false), &aliases, &remotes, &ours, Path::new("/"), false), pairs(&with_gate));
+        let without = [
+            ("url.fence::https://h/app.git.insteadOf", "https://h/app.git"),
+            ("url.fence::https://h/app.insteadOf", "https://h/app"),
+            ("url.fence::https://h/app.git.insteadOf", "h:app"),
+            ("url.fence::https://h/app.insteadOf", "gh:app"),
+            ("url.fence::https://h/app.git.insteadOf", "alias:app"),
+            ("url.fence::https://h/app.insteadOf", "https://bot:secret@h/app"),
+        ];
+        let all = rules(&url(true), &aliases, &remotes, &ours, Path::new("/"), true);
+        let instead: Vec<_> = all.iter().filter(|(key, _)| key.as_bytes().ends_with(b".insteadOf")).cloned().collect();
+        assert_eq!(instead, pairs(&without));
+        assert_eq!(all.len() - instead.len(), with_gate.len());
+    }
+
+    #[test]
+    fn a_path_is_found_from_wherever_it_is_spelled() {
+        let ours = OsStr::new("/srv/app.git");
+        let all = spellings("../app.git", ours, true, false);
+        assert_eq!(all, ["../app.git", "/srv/app.git", "file:///srv/app.git", "../app", "/", "./", "../", "file://"]);
+        assert!(!spellings("../app.git", ours, true, true).contains(&"file://".into()));
+        assert_eq!(spellings("../app.git", ours, false, false).len(), 3);
     }
 
     #[test]

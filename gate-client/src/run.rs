@@ -54,6 +54,9 @@ pub(crate) struct RunArgs {
     /// End the command when it has not called  git fence progress  for this long
     #[arg(long, value_name = "TIME")]
     stall_after: Option<String>,
+    /// Leave fetches alone also where there is no gate; then a push URL that is written down elsewhere is not fenced
+    #[arg(long)]
+    plain_fetch: bool,
     /// The exit code for a run that was skipped
     #[arg(short = 'E', long = "skip-code", value_name = "CODE", default_value_t = 0)]
     skip_code: u8,
@@ -274,6 +277,7 @@ impl Bounds {
             min_hold: optional(&args.min_hold, "--min-hold")?.unwrap_or_default(),
             max_hold: optional(&args.max_hold, "--max-hold")?,
             stall_after: optional(&args.stall_after, "--stall-after")?,
+            plain_fetch: args.plain_fetch,
         };
         if bounds.max_hold.is_some_and(|most| most < bounds.min_hold) {
             return Err(Failure::usage("--max-hold is shorter than --min-hold", "leave one of them out"));

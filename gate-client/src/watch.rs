@@ -25,12 +25,14 @@ const LONGEST_GRACE: Duration = Duration::from_secs(10);
 /// Even where nothing is left of the lease, a command gets a moment to end by itself.
 const SHORTEST_GRACE: Duration = Duration::from_secs(1);
 
-/// The lengths of time that bound a run.
+/// What bounds a run.
 pub(crate) struct Bounds {
     pub(crate) wait: Duration,
     pub(crate) min_hold: Duration,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) stall_after: Option<Duration>,
+    /// Whether fetches are left alone, though nobody but git keeps the lease.
+    pub(crate) plain_fetch: bool,
 }
 
 /// What the main thread waits for.
@@ -75,7 +77,8 @@ impl Run<'_> {
         tell: &Sender<Event>,
         events: &Receiver<Event>,
     ) -> Result<Ended, Failure> {
-        let mut environment = inside::environment(self.client, self.dir, &context.environment)?;
+        let mut environment =
+            inside::environment(self.client, self.dir, &context.environment, self.bounds.plain_fetch)?;
         let outer = context.environment.get("GIT_FENCE_RUNS").map(std::env::split_paths).into_iter().flatten();
         // A path with a colon in it cannot stand in a list: then the run is only not seen as an outer one.
         if let Ok(runs) = std::env::join_paths(outer.chain([self.dir.path().to_owned()])) {

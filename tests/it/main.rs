@@ -30,6 +30,7 @@ mod places;
 mod plain_push;
 mod pre_push;
 mod proofs;
+mod push_urls;
 mod run;
 mod spent;
 mod spent_at_once;

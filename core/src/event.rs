@@ -103,6 +103,9 @@ pub enum Event {
     SettingsChanged {
         /// The settings now in force.
         settings: serde_json::Value,
+        /// What tells them from others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<String>,
         /// The fences that were given refs of others, and inherit their marks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         heirs: Vec<Heir>,

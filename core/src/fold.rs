@@ -1,6 +1,8 @@
 //! The state of all fences: the fold of the log.
 
-use crate::{Event, FenceName, Heir, InFlight, Landed, LeaseLine, Mark, PushId, Renewed, Standing, TokenKind};
+use crate::{
+    Event, FenceName, Heir, InFlight, KnownSettings, Landed, LeaseLine, Mark, PushId, Renewed, Standing, TokenKind,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,7 +23,7 @@ pub struct State {
     /// The pushes that have been let through and not settled, oldest first.
     pub in_flight: Vec<InFlight>,
     /// The settings of the last push.
-    pub settings: Option<serde_json::Value>,
+    pub settings: Option<KnownSettings>,
     /// The line since which they are in force.
     pub settings_since: u64,
     /// The fences that were given refs of others since pushes in flight were let through: what these move counts for
@@ -59,9 +61,8 @@ impl State {
             | Event::PushEvicted { .. } => {}
             Event::LogRotated { state, .. } => *self = State::clone(state).with_kinds(),
             Event::MarkLowered { fence, mark, .. } => _ = self.marks.insert(fence.clone(), *mark),
-            Event::SettingsChanged { settings, heirs } => {
-                // As a checkpoint writes it, where nothing and null are one.
-                self.settings = (!settings.is_null()).then(|| settings.clone());
+            Event::SettingsChanged { settings, digest, heirs } => {
+                self.settings = Some(KnownSettings::of(settings, digest.clone()));
                 self.settings_since = seq;
                 self.inherit(heirs);
             }
@@ -189,8 +190,7 @@ impl State {
     /// Whether the lines are those of a gate that holds a fence to one kind of tokens. Its first line is that
     /// the settings have changed: by this one. Before, a lease closed its fence to other tokens at any time.
     fn knows_kinds(&self) -> bool {
-        let fences = self.settings.as_ref().and_then(|settings| settings["fences"].as_array());
-        fences.is_some_and(|fences| fences.iter().any(|fence| fence.get("tokens").is_some()))
+        self.settings.as_ref().is_some_and(|settings| settings.one_kind)
     }
 
     /// The kinds of a state that was written before there were any. Whether a mark was raised or written to
@@ -256,7 +256,8 @@ mod tests {
 
     #[test]
     fn settings_of_nothing_are_none_with_a_checkpoint_and_without() {
-        let state = fold(&[Event::SettingsChanged { settings: serde_json::Value::Null, heirs: vec![] }]).unwrap();
+        let state =
+            fold(&[Event::SettingsChanged { settings: serde_json::Value::Null, digest: None, heirs: vec![] }]).unwrap();
         let json = serde_json::to_string(&state).unwrap();
         assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
     }
@@ -310,7 +311,7 @@ mod tests {
 
     fn settings(tokens: bool) -> Event {
         let fence = if tokens { serde_json::json!({ "tokens": "any" }) } else { serde_json::json!({}) };
-        Event::SettingsChanged { settings: serde_json::json!({ "fences": [fence] }), heirs: vec![] }
+        Event::SettingsChanged { settings: serde_json::json!({ "fences": [fence] }), digest: None, heirs: vec![] }
     }
 
     #[test]
@@ -357,7 +358,7 @@ mod tests {
     #[test]
     fn a_push_from_before_a_change_of_settings_occupies_every_fence() {
         let other = FenceName::parse(b"other").unwrap();
-        let changed = |n: u64| Event::SettingsChanged { settings: n.into(), heirs: vec![] };
+        let changed = |n: u64| Event::SettingsChanged { settings: n.into(), digest: None, heirs: vec![] };
         let state = fold(&[changed(1), accepted(2, Some(5))]).unwrap();
         assert!(!state.fence(&other).is_occupied());
         let state = fold(&[changed(1), accepted(2, Some(5)), changed(2)]).unwrap();
@@ -370,6 +371,7 @@ mod tests {
         let trunk = FenceName::parse(b"trunk").unwrap();
         let given = Event::SettingsChanged {
             settings: 1.into(),
+            digest: None,
             heirs: vec![Heir { fence: trunk.clone(), giver: FenceName::repo() }],
         };
         let landed = |seq: u64, token: u64| [accepted(seq, Some(token)), settled(seq, Some(token), true)];

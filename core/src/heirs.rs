@@ -5,6 +5,7 @@
 use crate::{FenceName, Settings};
 use gix_glob::wildmatch::Mode as Glob;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// A fence that was given refs of another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,30 +16,56 @@ pub struct Heir {
     pub giver: FenceName,
 }
 
-/// What a fence guards, as far as a log remembers it.
-#[derive(Debug, Deserialize)]
+/// What a fence guards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Guard {
     fence: FenceName,
     refs: Vec<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct Guards {
+/// The settings as far as a log remembers them: which they are, and what each fence guards. The rest stands in the line
+/// that has recorded them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct KnownSettings {
+    /// What tells them from others; none where they were recorded by a version that had no such thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     #[serde(default)]
     fences: Vec<Guard>,
+    /// Whether the gate that has recorded them holds a fence to one kind of tokens.
+    #[serde(default)]
+    pub one_kind: bool,
+}
+
+impl KnownSettings {
+    /// What is remembered of settings that were recorded as `recorded`.
+    pub fn of(recorded: &serde_json::Value, digest: Option<String>) -> KnownSettings {
+        let known = KnownSettings::deserialize(recorded).unwrap_or_default();
+        let fences = recorded["fences"].as_array();
+        let one_kind = fences.is_some_and(|fences| fences.iter().any(|fence| fence.get("tokens").is_some()));
+        KnownSettings { digest, one_kind, ..known }
+    }
+}
+
+impl Settings {
+    /// What tells these settings from others.
+    pub fn digest(&self) -> String {
+        let bytes = serde_json::to_vec(self).expect("settings have no value that JSON lacks");
+        crate::chain::hex(&Sha256::digest(bytes))
+    }
 }
 
 /// Which fences get refs of others when the settings change from `before`, as the log has them, to `now`.
 ///
 /// In doubt one more inherits: whether two patterns can match the same name is judged by what stands before their
 /// first wildcard and behind their last.
-pub fn heirs(before: &serde_json::Value, now: &Settings) -> Vec<Heir> {
-    let before = Guards::deserialize(before).unwrap_or_default().fences;
+pub fn heirs(before: &KnownSettings, now: &Settings) -> Vec<Heir> {
+    let before = &before.fences;
     let now: Vec<Guard> =
         now.fences.iter().map(|rules| Guard { fence: rules.fence.clone(), refs: rules.refs.clone() }).collect();
     let mut found = Vec::new();
     for to in &now {
-        for from in before.iter().filter(|from| from.fence != to.fence && gives(from, &before, to, &now)) {
+        for from in before.iter().filter(|from| from.fence != to.fence && gives(from, before, to, &now)) {
             found.push(Heir { fence: to.fence.clone(), giver: from.fence.clone() });
         }
     }
@@ -127,7 +154,8 @@ mod tests {
             (&[REPO], &[("tags", &["refs/tags/v*"]), REPO], &[("repo", "tags")]),
         ];
         for (before, now, expected) in cases {
-            let found = heirs(&serde_json::to_value(settings(before)).unwrap(), &settings(now));
+            let before = KnownSettings::of(&serde_json::to_value(settings(before)).unwrap(), None);
+            let found = heirs(&before, &settings(now));
             let found: Vec<(String, String)> =
                 found.iter().map(|heir| (heir.giver.to_string(), heir.fence.to_string())).collect();
             let mut found: Vec<(&str, &str)> = found.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
@@ -136,7 +164,7 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(found, expected, "{before:?} -> {now:?}");
         }
-        assert!(heirs(&serde_json::Value::Null, &settings(&[REPO])).is_empty(), "nothing was guarded before");
+        assert!(heirs(&KnownSettings::default(), &settings(&[REPO])).is_empty(), "nothing was guarded before");
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub use filter::Filter;
 pub use flight::{InFlight, Landed, Plan, PlannedRef, PushId};
 pub use fold::{FoldError, LOG_VERSION, State};
 pub use found::Found;
-pub use heirs::{Heir, heirs};
+pub use heirs::{Heir, KnownSettings, heirs};
 pub use lease::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
 pub use lease_record::{
     Beat, Format, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words,

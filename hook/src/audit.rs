@@ -160,7 +160,7 @@ fn row(line: &Line) -> Row<'_> {
         Event::MarkLowered { fence, from, mark, reason, pusher } => {
             row("lowered", None, pusher, format!("{fence}  mark {from} to {mark}: {reason}"))
         }
-        Event::SettingsChanged { settings, heirs } => {
+        Event::SettingsChanged { settings, heirs, .. } => {
             let inherits = |heir: &Heir| format!("; {} inherits the mark of {}", heir.fence, heir.giver);
             let heirs: String = heirs.iter().map(inherits).collect();
             row("settings", None, "-", modes(settings) + &heirs)

@@ -17,8 +17,7 @@ use crate::{
     whose::Asker,
 };
 use git_fence_core::{
-    Command, Evidence, InFlight, LeasePart, Line, Place, PlannedRef, Push, ReceivePack, Rules, Settings,
-    settle_as_reported,
+    Command, Evidence, InFlight, LeasePart, Line, Place, PlannedRef, Push, ReceivePack, Settings, settle_as_reported,
 };
 use std::{
     ffi::OsString,
@@ -75,19 +74,16 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
         return Ok(());
     }
     let here = process::here().map_err(|e| e.to_string())?;
-    // Settings that have become unreadable meanwhile do not change what has moved.
-    let settings = settings::read(&repository.config).ok();
     let report = Report { here: &here, receive_pack, updated };
-    let wait = settings.as_ref().map(|settings| settings.fences.iter().map(|rules| rules.wait).min());
-    let patience = Patience::of(wait.flatten().unwrap_or(Rules::for_repo().wait).max(LEAST_WAIT), start);
+    let patience = Patience::of(PATIENCE, start);
     let store = Store::lock(&dir, &here.boot, &patience).map_err(|e| e.to_string())?;
-    let written = report.settle(store, &dir, settings.as_ref()).map_err(|e| e.to_string())?;
-    syslog::announce(settings.as_ref().and_then(|settings| settings.syslog.as_ref()), &written);
+    let written = report.settle(store, &dir, &repository).map_err(|e| e.to_string())?;
+    syslog::announce(settings::syslog(&repository.config).as_ref(), &written);
     Ok(())
 }
 
-/// The lock is held for moments only: so long it is waited for, however little a push may wait for others.
-const LEAST_WAIT: Duration = Duration::from_secs(5);
+/// How long the lock is waited for. It is held for moments only.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn is_beat(command: &Command) -> bool {
     matches!(LeasePart::in_name(&command.name), Some((_, LeasePart::Beat)))
@@ -96,17 +92,15 @@ fn is_beat(command: &Command) -> bool {
 impl Report<'_> {
     /// Settles the push, or puts right what was said of it too early. Not synced: what is lost with the power is
     /// settled by the refs that survive.
-    fn settle(
-        &self,
-        mut store: Store,
-        dir: &FenceDir,
-        settings: Option<&Settings>,
-    ) -> Result<Vec<Line>, SettlingError> {
+    fn settle(&self, mut store: Store, dir: &FenceDir, repository: &Repository) -> Result<Vec<Line>, SettlingError> {
         if let Some(flight) = store.state().in_flight.iter().find(|flight| self.is_of(flight)).cloned() {
             let plan = store.plan_of(&flight)?;
             let settlement = settle_as_reported(&flight, &plan, &self.updated);
             return Ok(store.settle_or_leave_word(&flight, settlement, plan.len(), Evidence::Reported)?);
         }
+        // Settings that have become unreadable meanwhile do not change what has moved.
+        let settings = settings::read(&repository.config).ok();
+        let settings = settings.as_ref();
         let guards = |command: &Command| {
             command.name.is_lease() || settings.is_none_or(|settings| settings.fence_of(&command.name).is_some())
         };

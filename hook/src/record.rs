@@ -40,10 +40,11 @@ impl Record<'_> {
             locked => locked,
         }
         .map_err(|e| self.broken(&e))?;
-        let now = serde_json::to_value(settings).unwrap_or_default();
-        if store.state().settings.as_ref() != Some(&now) {
-            let heirs = store.state().settings.as_ref().map_or_else(Vec::new, |before| heirs(before, settings));
-            store.append(Event::SettingsChanged { settings: now, heirs }).map_err(|e| self.broken(&e))?;
+        let (before, digest) = (store.state().settings.as_ref(), Some(settings.digest()));
+        if before.is_none_or(|before| before.digest != digest) {
+            let heirs = before.map_or_else(Vec::new, |before| heirs(before, settings));
+            let settings = serde_json::to_value(settings).unwrap_or_default();
+            store.append(Event::SettingsChanged { settings, digest, heirs }).map_err(|e| self.broken(&e))?;
         }
         Ok(store)
     }

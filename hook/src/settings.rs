@@ -90,16 +90,25 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
             b"optional" => Ok(true),
             _ => Err("expected required or optional"),
         })?,
-        syslog: shared.one("syslog", None, |value| match value {
-            b"false" => Ok(None),
-            b"true" => Ok(Some(Syslog::Local)),
-            path if path.starts_with(b"/") => match path.to_str() {
-                Ok(path) => Ok(Some(Syslog::Socket(path.to_owned()))),
-                Err(_) => Err("expected UTF-8"),
-            },
-            _ => Err("expected true, false or the path of a socket"),
-        })?,
+        syslog: shared.one("syslog", None, listener)?,
     })
+}
+
+/// Who else is told of decisions, where only that is asked for.
+pub(crate) fn syslog(config: &Config) -> Option<Syslog> {
+    levels(config).ok()?.0.one("syslog", None, listener).ok()?
+}
+
+fn listener(value: &[u8]) -> Result<Option<Syslog>, &'static str> {
+    match value {
+        b"false" => Ok(None),
+        b"true" => Ok(Some(Syslog::Local)),
+        path if path.starts_with(b"/") => match path.to_str() {
+            Ok(path) => Ok(Some(Syslog::Socket(path.to_owned()))),
+            Err(_) => Err("expected UTF-8"),
+        },
+        _ => Err("expected true, false or the path of a socket"),
+    }
 }
 
 /// A setting that somebody has made.

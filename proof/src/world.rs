@@ -1,6 +1,6 @@
 //! What there is: refs, a log, pushes under way, and what clients know.
 
-use git_fence_core::{Event, Evidence, FenceName, Mark, Reason, Reject, Rules, State};
+use git_fence_core::{Event, Evidence, FenceName, KnownSettings, Mark, Reason, Reject, Rules, State};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -264,8 +264,10 @@ pub struct Log {
 impl Log {
     /// One in which nothing has happened but that the mark of `repo` was raised, under the settings of this gate.
     pub fn begin(pushes: usize, raised: u8) -> Log {
-        let mut state =
-            State { settings: Some(serde_json::json!({ "fences": [Rules::for_repo()] })), ..State::default() };
+        let mut state = State {
+            settings: Some(KnownSettings::of(&serde_json::json!({ "fences": [Rules::for_repo()] }), None)),
+            ..State::default()
+        };
         state.marks.extend(Mark::at(raised.into()).filter(|_| raised > 0).map(|mark| (FenceName::repo(), mark)));
         Log::of(state, vec![0; pushes])
     }

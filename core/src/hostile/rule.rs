@@ -134,10 +134,6 @@ fn is_proven(ask: &LeaseAsk, current: &Standing) -> bool {
     }
 }
 
-fn knows_kinds(settings: &serde_json::Value) -> bool {
-    settings["fences"][0]["tokens"] == "any"
-}
-
 /// The token that would be granted next: what must never come twice.
 fn counter(fence: &Fence<'_>) -> Option<Token> {
     next_token(fence.lease.map(|lease| lease.lease.token), fence.mark)
@@ -162,7 +158,7 @@ proptest! {
                 prop_assert!(is_lowered || state.marks[fence] >= *mark, "{:?}", event);
             }
             // Said once: where it is on record, nothing but the operator changes it.
-            for (fence, kind) in before.kinds.iter().filter(|_| before.settings.as_ref().is_some_and(knows_kinds)) {
+            for (fence, kind) in before.kinds.iter().filter(|_| before.settings.as_ref().is_some_and(|settings| settings.one_kind)) {
                 let is_changed = matches!(&event, Event::TokensChanged { fence: named, .. } if named == fence);
                 prop_assert!(is_changed || state.kinds.get(fence) == Some(kind), "{:?}", event);
             }

@@ -1,10 +1,10 @@
 //! Values of every kind, small ones and those at the ends of their ranges.
 
 use crate::{
-    AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, Landed, Lease, LeaseChange,
-    LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef, PushId,
-    Reason, ReceivePack, RefName, Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token, TokenKind,
-    Ttl, Who, few_words, hash_line, nonce_of, owner_name,
+    AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, KnownSettings, Landed, Lease,
+    LeaseChange, LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef,
+    PushId, Reason, ReceivePack, RefName, Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token,
+    TokenKind, Ttl, Who, few_words, hash_line, nonce_of, owner_name,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -303,6 +303,7 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(fence, mark, reason, pusher)| Event::MarkRaised { fence, mark, reason, pusher }),
         1 => (settings(), vec((fence(), fence()), 0..2)).prop_map(|(settings, heirs)| Event::SettingsChanged {
             settings,
+            digest: None,
             heirs: heirs.into_iter().map(|(fence, giver)| Heir { fence, giver }).collect(),
         }),
         2 => (fence(), kind(), option::of(kind()), mark(), words, words).prop_map(
@@ -337,8 +338,15 @@ pub(super) fn state() -> impl Strategy<Value = State> {
     let marks = proptest::collection::btree_map(fence(), mark(), 0..3);
     let leases = proptest::collection::btree_map(fence(), standing(), 0..3);
     let kinds = proptest::collection::btree_map(fence(), kind(), 0..3);
-    (marks, leases, kinds, vec(flight, 0..2), option::of(settings()), 0..9u64).prop_map(
-        |(marks, leases, kinds, in_flight, settings, settings_since)| State {
+    (
+        marks,
+        leases,
+        kinds,
+        vec(flight, 0..2),
+        option::of(settings().prop_map(|settings| KnownSettings::of(&settings, None))),
+        0..9u64,
+    )
+        .prop_map(|(marks, leases, kinds, in_flight, settings, settings_since)| State {
             marks,
             leases,
             kinds,
@@ -346,8 +354,7 @@ pub(super) fn state() -> impl Strategy<Value = State> {
             settings,
             settings_since,
             heirs: Vec::new(),
-        },
-    )
+        })
 }
 
 pub(super) fn line() -> impl Strategy<Value = Line> {

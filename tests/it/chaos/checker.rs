@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) enum Told {
     Landed,
     Refused,
+    /// Its answer was lost. It has looked, and the ref is not where it was to go.
+    NotThere,
     /// It was killed, or its connection was: there is no claim to check.
     Nothing,
 }
@@ -37,10 +39,30 @@ pub(crate) struct Move {
     pub(crate) name: String,
     /// What the ref was at; empty if it was not there.
     pub(crate) old: String,
+    /// Where it went; empty if it was deleted. No other push has this value.
+    pub(crate) new: String,
+    /// The number of its transaction.
+    pub(crate) at: usize,
     /// What the refs of all branches were at in that moment; those that were not there are missing.
     pub(crate) seen: BTreeMap<String, String>,
     /// Whether the values of this ref are among what others have `seen`.
     pub(crate) is_watched: bool,
+}
+
+/// A ref update that was to be made, with the value from which. Empty: not there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Planned {
+    pub(crate) name: String,
+    pub(crate) old: String,
+    pub(crate) new: String,
+}
+
+/// A ref that was put back or taken away, and not by a push: by a hook of the server, or by a local writer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PutBack {
+    pub(crate) name: String,
+    /// What it was at until then, verified by git.
+    pub(crate) from: String,
 }
 
 /// A line of the log that lets a push through or refuses it.
@@ -50,14 +72,21 @@ pub(crate) struct Decision {
     pub(crate) push: u64,
     /// Why it was refused; none if it was let through.
     pub(crate) code: Option<String>,
+    /// What it was to move, from what the gate found under its lock.
+    pub(crate) planned: Vec<Planned>,
 }
 
 /// A line of the log that says what became of the push that was let through in line `accepted`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settled {
     pub(crate) accepted: u64,
+    pub(crate) token: u64,
     pub(crate) moved: usize,
     pub(crate) spent: BTreeSet<String>,
+    /// `push.settled`. What a `push.landed` says is added to it.
+    pub(crate) is_end: bool,
+    /// Git has listed what it has updated; else somebody has looked at the refs.
+    pub(crate) is_gits_word: bool,
 }
 
 /// All that is known of a run.
@@ -65,6 +94,9 @@ pub(crate) struct Settled {
 pub(crate) struct History {
     pub(crate) pushes: Vec<Push>,
     pub(crate) moves: Vec<Move>,
+    /// The number of the first transaction that found a ref (its name) at a value.
+    pub(crate) first_seen: BTreeMap<(String, String), usize>,
+    pub(crate) put_back: Vec<PutBack>,
     /// None where the door keeps no log.
     pub(crate) log: Option<(Vec<Decision>, Vec<Settled>)>,
     /// The marks in the end, of fences where nothing but pushes raises them.
@@ -82,6 +114,8 @@ pub(crate) enum Violation {
     StaleAfterNewer { fence: String, token: u64, newer: u64, push: u64 },
     /// The log says that the token was spent, and nothing moved; or the other way round.
     SpentUnlessMoved { push: u64, moved: usize, spent: usize },
+    /// The log says that so many refs moved, and it were others.
+    OtherCount { push: u64, moved: usize, said: usize },
     /// The mark is not the highest token that has moved a ref.
     Mark { fence: String, mark: u64, highest: u64 },
     /// A push is on record more than once, or not at all.
@@ -92,7 +126,7 @@ pub(crate) enum Violation {
     NotSettledOnce { push: u64, settled: usize },
     /// The client was told that it landed, and it did not.
     LandedIsNotThere { push: u64, name: String },
-    /// The client was told that it was refused, and it landed.
+    /// The client was told that it was refused or not there, and it landed and was there.
     RefusedIsThere { push: u64, name: String },
     /// A push has moved refs though there was no room to put that on record.
     MovedWithoutRoom { push: u64 },
@@ -107,6 +141,7 @@ impl Violation {
             Violation::TokenOrder { push, .. }
             | Violation::StaleAfterNewer { push, .. }
             | Violation::SpentUnlessMoved { push, .. }
+            | Violation::OtherCount { push, .. }
             | Violation::NotLoggedOnce { push, .. }
             | Violation::OtherCode { push, .. }
             | Violation::NotSettledOnce { push, .. }
@@ -123,6 +158,7 @@ impl Violation {
             Violation::TokenOrder { .. } => "refs move in token order",
             Violation::StaleAfterNewer { .. } => "nothing stale after newer",
             Violation::SpentUnlessMoved { .. } | Violation::Mark { .. } => "spent if and only if moved",
+            Violation::OtherCount { .. } => "the log says how many refs moved",
             Violation::NotLoggedOnce { .. } | Violation::OtherCode { .. } => "every decision is logged once",
             Violation::NotSettledOnce { .. } => "every push is settled once",
             Violation::LandedIsNotThere { .. } => "what landed is there",
@@ -148,16 +184,19 @@ impl History {
 
 pub(crate) fn check(history: &History) -> Vec<Violation> {
     let mut found = token_order(&history.moves);
-    found.extend(stale_after_newer(&history.moves));
-    found.extend(history.pushes.iter().flat_map(|push| claims(push, &history.moves)));
+    found.extend(stale_after_newer(history));
+    found.extend(history.pushes.iter().flat_map(|push| claims(push, history)));
     let has_moved = |push: &&Push| history.moves.iter().any(|m| m.push == push.id);
     let without_room = history.pushes.iter().filter(|push| push.no_room).filter(has_moved);
     found.extend(without_room.map(|push| Violation::MovedWithoutRoom { push: push.id }));
-    if let Some((decisions, settled)) = &history.log {
-        found.extend(history.pushes.iter().flat_map(|push| record(push, &history.moves, decisions, settled)));
+    let mut mistaken = Vec::new();
+    if history.log.is_some() {
+        found.extend(history.pushes.iter().flat_map(|push| record(push, history, &mut mistaken)));
     }
     found.extend(history.marks.iter().filter_map(|(fence, mark)| {
-        let highest = history.moves.iter().filter(|m| m.fence == *fence).map(|m| m.token).max().unwrap_or(0);
+        let moved = history.moves.iter().filter(|m| m.fence == *fence).map(|m| m.token);
+        let mistaken = mistaken.iter().filter(|end| end.spent.contains(fence)).map(|end| end.token);
+        let highest = moved.chain(mistaken).max().unwrap_or(0);
         (*mark != highest).then(|| Violation::Mark { fence: fence.clone(), mark: *mark, highest })
     }));
     let back = history.lease.windows(2).filter(|two| two[1] < two[0]);
@@ -180,14 +219,18 @@ fn token_order(moves: &[Move]) -> Vec<Violation> {
     found
 }
 
-fn stale_after_newer(moves: &[Move]) -> Vec<Violation> {
+/// A ref at the old value has still to be moved, unless it was seen at the new one before: then it was put back.
+fn stale_after_newer(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
+    let moves = &history.moves;
     for older in moves.iter().filter(|older| older.is_watched) {
+        let moved_by = history.first_seen.get(&(older.name.clone(), older.new.clone()));
         let was_waiting = |newer: &&Move| {
             newer.fence == older.fence
                 && newer.push != older.push
                 && newer.token > older.token
                 && newer.seen.get(&older.name).map_or("", String::as_str) == older.old
+                && moved_by.is_none_or(|moved_by| newer.at < *moved_by)
         };
         if let Some(newer) = moves.iter().find(was_waiting) {
             let (fence, token) = (older.fence.clone(), older.token);
@@ -197,10 +240,15 @@ fn stale_after_newer(moves: &[Move]) -> Vec<Violation> {
     found
 }
 
-fn claims<'a>(push: &'a Push, moves: &'a [Move]) -> impl Iterator<Item = Violation> + 'a {
+fn claims<'a>(push: &'a Push, history: &'a History) -> impl Iterator<Item = Violation> + 'a {
     push.told.iter().filter_map(|(name, told)| {
-        let is_there = moves.iter().any(|m| m.push == push.id && m.name == *name);
+        let moved = history.moves.iter().find(|m| m.push == push.id && m.name == *name);
+        let is_there = moved.is_some();
+        let put_back = |m: &Move| history.put_back.iter().any(|back| back.name == *name && back.from == m.new);
         match told {
+            Told::NotThere if moved.is_some_and(|m| !put_back(m)) => {
+                Some(Violation::RefusedIsThere { push: push.id, name: name.clone() })
+            }
             Told::Landed if !is_there => Some(Violation::LandedIsNotThere { push: push.id, name: name.clone() }),
             Told::Refused if is_there => Some(Violation::RefusedIsThere { push: push.id, name: name.clone() }),
             _ => None,
@@ -208,13 +256,16 @@ fn claims<'a>(push: &'a Push, moves: &'a [Move]) -> impl Iterator<Item = Violati
     })
 }
 
-fn record(push: &Push, moves: &[Move], decisions: &[Decision], settled: &[Settled]) -> Vec<Violation> {
+/// What the log says of a push. `mistaken` gets what it may be mistaken about.
+fn record<'h>(push: &Push, history: &'h History, mistaken: &mut Vec<&'h Settled>) -> Vec<Violation> {
     let id = push.id;
     let mut found = Vec::new();
+    let Some((decisions, settled)) = &history.log else { return found };
     let ours = || decisions.iter().filter(|decision| decision.push == id);
-    let accepted: Vec<u64> = ours().filter(|decision| decision.code.is_none()).map(|decision| decision.seq).collect();
+    let accepted: Vec<&Decision> = ours().filter(|decision| decision.code.is_none()).collect();
     let refused: Vec<&String> = ours().filter_map(|decision| decision.code.as_ref()).collect();
-    let fences: BTreeSet<&String> = moves.iter().filter(|m| m.push == id).map(|m| &m.fence).collect();
+    let moves = || history.moves.iter().filter(|m| m.push == id);
+    let fences: BTreeSet<&String> = moves().map(|m| &m.fence).collect();
 
     let must_be_accepted = !fences.is_empty();
     let must_be_refused = push.code.as_ref().is_some_and(|code| !MAY_BE_UNLOGGED.contains(&code.as_str()));
@@ -229,18 +280,46 @@ fn record(push: &Push, moves: &[Move], decisions: &[Decision], settled: &[Settle
     }
 
     let mut spent: Vec<&String> = Vec::new();
-    let mut moved = 0;
-    for seq in accepted {
-        let ends: Vec<&Settled> = settled.iter().filter(|settled| settled.accepted == seq).collect();
+    let (mut said, mut is_exact) = (0, !push.leased);
+    for decision in accepted {
+        let lines = || settled.iter().filter(|settled| settled.accepted == decision.seq);
+        let ends: Vec<&Settled> = lines().filter(|line| line.is_end).collect();
         if ends.len() != 1 {
             found.push(Violation::NotSettledOnce { push: id, settled: ends.len() });
         }
-        moved += ends.iter().map(|end| end.moved).sum::<usize>();
-        spent.extend(ends.iter().flat_map(|end| &end.spent));
+        if fences.is_empty() && may_be_mistaken(decision, &ends, &history.put_back) {
+            mistaken.extend(ends);
+            continue;
+        }
+        is_exact &= ends.iter().all(|end| end.is_gits_word) || !is_disturbed(decision, &history.put_back);
+        said += lines().map(|line| line.moved).max().unwrap_or(0);
+        spent.extend(lines().flat_map(|line| &line.spent).collect::<BTreeSet<_>>());
     }
     let is_true = spent.len() == fences.len() && spent.iter().all(|fence| fences.contains(fence));
-    if !is_true || (moved > 0) == fences.is_empty() {
+    let moved = moves().count();
+    if !is_true || (said > 0) == fences.is_empty() {
         found.push(Violation::SpentUnlessMoved { push: id, moved: fences.len(), spent: spent.len() });
+    } else if is_exact && said != moved {
+        found.push(Violation::OtherCount { push: id, moved, said });
     }
     found
+}
+
+/// Whether a token may be on record as spent though its push moved nothing.
+///
+/// Git never gave word of the push, and somebody put one of its refs back from where the gate had found it. The ref is
+/// not where it was, and nobody can tell whose doing that is: when in doubt, a token is spent. The other way round there
+/// is no excuse.
+fn may_be_mistaken(decision: &Decision, ends: &[&Settled], put_back: &[PutBack]) -> bool {
+    let is_taken = |planned: &Planned| put_back.iter().any(|b| b.name == planned.name && b.from == planned.old);
+    ends.iter().all(|end| !end.is_gits_word && end.moved > 0) && decision.planned.iter().any(is_taken)
+}
+
+/// Whether somebody put a ref of this push back, from where the gate found it or from where the push moved it. Then what
+/// the refs show is not how many it moved, and only git's word is exact.
+fn is_disturbed(decision: &Decision, put_back: &[PutBack]) -> bool {
+    let is_touched = |planned: &Planned| {
+        put_back.iter().any(|b| b.name == planned.name && (b.from == planned.old || b.from == planned.new))
+    };
+    decision.planned.iter().any(is_touched)
 }

@@ -151,7 +151,26 @@ obey() {
 }
 "#;
 
-/// Makes the server write down which refs move, and carry out orders. Before the gate is installed.
+/// Undoes a push for a part of all pushes, as merge queues and mirrors do: `$1` to `$3` are a line of post-receive's.
+///
+/// Which part is decided by the commit, or by the name of what was deleted, so that a seed repeats. A ref is taken
+/// only from where this very push has moved it: what another push has moved is not touched, whatever became of it.
+const UNDO: &str = r#"
+put_back() {
+    done=$1; shift
+    CHAOS_PUTS_BACK=1 git update-ref "$@" 2>/dev/null && echo "$done by post-receive" >>faults
+}
+undo() {
+    case $3 in refs/heads/gone/*[2468]) put_back 'put back' "$3" "$1" "$2"; return;; refs/heads/gone/*) return;; esac
+    case $3 in refs/heads/*) ;; *) return;; esac
+    case $2/$1 in
+        [0-7]*/0000000000*|8*) put_back 'taken away' -d "$3" "$2";;
+        [0-7]*) put_back 'put back' "$3" "$1" "$2";;
+    esac
+}
+"#;
+
+/// Makes the server write down which refs move, carry out orders and undo pushes. Before the gate is installed.
 pub(crate) fn listen(world: &World, before_gate: bool) {
     fs::create_dir(world.server().join("orders")).unwrap();
     let hook = |name: &str, body: &str| world.write_hook(name, &format!("{OBEY}{body}"));
@@ -159,17 +178,27 @@ pub(crate) fn listen(world: &World, before_gate: bool) {
         hook("pre-receive", "obey before-gate $(cut -d' ' -f2); exit 0");
     }
     hook("update", "obey update $3\ncase $1 in */declined) echo 'not here' >&2; exit 1;; esac; exit 0");
-    hook("post-receive", "obey post-receive $(cut -d' ' -f2); exit 0");
+    hook(
+        "post-receive",
+        &format!(
+            "{UNDO}lines=$(cat)\n\
+             obey post-receive $(echo \"$lines\" | cut -d' ' -f2)\n\
+             echo \"$lines\" | while read -r old new ref; do undo $old $new \"$ref\"; done; exit 0"
+        ),
+    );
     // With the refs locked: what is about to move, and what all refs are at. One write of one block, so
-    // that blocks of different pushes do not mix.
+    // that blocks of different pushes do not mix. Whoever puts refs back says so in its environment. Where a part of the
+    // hook is killed nothing may move: it would not be written down.
     hook(
         "reference-transaction",
         "case $1 in prepared|committed) ;; *) exit 0;; esac\n\
-         moves=$(cat)\n\
+         moves=$(cat) || exit 1\n\
          if [ $1 = prepared ]; then\n\
-         seen=$(git for-each-ref --format='at %(objectname) %(refname)' refs/heads/raw refs/heads/leased)\n\
-         printf 'transaction\\n%s\\n%s\\nend\\n' \"$moves\" \"$seen\" >>moves\n\
+         seen=$(git for-each-ref --format='at %(objectname) %(refname)' refs/heads/raw refs/heads/leased) || exit 1\n\
+         kind=transaction; [ -z \"$CHAOS_PUTS_BACK\" ] || kind=put-back\n\
+         printf '%s\\n%s\\n%s\\nend\\n' $kind \"$moves\" \"$seen\" >>moves\n\
          fi\n\
+         [ -z \"$CHAOS_PUTS_BACK\" ] || exit 0\n\
          obey $1 $(echo \"$moves\" | cut -d' ' -f2); exit 0",
     );
 }

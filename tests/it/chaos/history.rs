@@ -1,7 +1,7 @@
 //! What happened, read from what git, the gate and the clients have left behind.
 
 use super::{
-    checker::{Decision, History, Move, Settled},
+    checker::{Decision, History, Move, Planned, PutBack, Settled},
     pushers::Field,
 };
 use crate::support::World;
@@ -12,17 +12,12 @@ use std::{
 
 const LEASE: &str = "refs/fence/leased/lease";
 
-/// A ref update that git had locked and was about to make.
-#[derive(Debug, Clone)]
-struct Planned {
-    old: String,
-    new: String,
-    name: String,
-}
-
 /// What was about to move in one transaction, and what all refs were at.
 #[derive(Debug, Default)]
 struct Transaction {
+    /// Not a push: a local writer, or a hook that undoes one.
+    puts_back: bool,
+    /// What git had locked and was about to update, with the old values verified.
     planned: Vec<Planned>,
     seen: BTreeMap<String, String>,
 }
@@ -39,7 +34,10 @@ fn transactions(world: &World) -> Vec<Transaction> {
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["transaction"] => assert!(open.planned.is_empty(), "blocks of different pushes have mixed"),
+            ["transaction" | "put-back"] => {
+                assert!(open.planned.is_empty(), "blocks of different pushes have mixed");
+                open.puts_back = words[0] == "put-back";
+            }
             ["end"] => found.push(std::mem::take(&mut open)),
             ["at", value, name] => {
                 open.seen.insert(name.to_owned(), value.to_owned());
@@ -55,7 +53,8 @@ fn transactions(world: &World) -> Vec<Transaction> {
 }
 
 /// The refs that did move. Every value belongs to one push, so a ref was at a value if it is there in the end, or
-/// if git found it there when it locked the ref for the next one.
+/// if git found it there when it locked the ref for the next one, be that a push or somebody who puts it back. Who puts
+/// refs back makes no new values.
 fn moved(transactions: &[Transaction], last: &BTreeMap<String, String>) -> HashSet<(String, String)> {
     let all = || transactions.iter().flat_map(|transaction| &transaction.planned);
     // Git announces a deletion for packed-refs too, from nothing to nothing: that says nothing of the ref.
@@ -63,10 +62,27 @@ fn moved(transactions: &[Transaction], last: &BTreeMap<String, String>) -> HashS
     let mut were: HashSet<(String, String)> =
         found.map(|planned| (planned.name.clone(), planned.old.clone())).collect();
     were.extend(last.iter().map(|(name, value)| (name.clone(), value.clone())));
-    // What is deleted stays deleted: each of these names belongs to one push.
-    let gone = all().filter(|planned| planned.new.is_empty() && !last.contains_key(&planned.name));
-    were.extend(gone.map(|planned| (planned.name.clone(), String::new())));
+    // What is deleted stays deleted, for each of these names belongs to one push; or a hook undid it, which creates the
+    // ref only where git finds none.
+    let of_kind = |puts_back: bool| {
+        transactions.iter().filter(move |transaction| transaction.puts_back == puts_back).flat_map(|t| &t.planned)
+    };
+    let gone = of_kind(false).filter(|planned| planned.new.is_empty() && !last.contains_key(&planned.name));
+    let undone = of_kind(true).filter(|planned| planned.old.is_empty() && !planned.new.is_empty());
+    were.extend(gone.chain(undone).map(|planned| (planned.name.clone(), String::new())));
     were
+}
+
+/// The first transaction that found a ref at a value: whoever moved it there had done so by then.
+fn first_seen(transactions: &[Transaction]) -> BTreeMap<(String, String), usize> {
+    let mut first = BTreeMap::new();
+    for (at, Transaction { planned, seen, .. }) in transactions.iter().enumerate() {
+        let locked = planned.iter().map(|planned| (&planned.name, &planned.old));
+        for (name, value) in locked.chain(seen).filter(|(_, value)| !value.is_empty()) {
+            first.entry((name.clone(), value.clone())).or_insert(at);
+        }
+    }
+    first
 }
 
 /// The token in a lease's record.
@@ -107,7 +123,7 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
     let raw_tokens = field.tokens.lock().unwrap();
     let mut moves: Vec<Move> = Vec::new();
     let mut lease = Vec::new();
-    for transaction in &transactions {
+    for (at, transaction) in transactions.iter().enumerate().filter(|(_, transaction)| !transaction.puts_back) {
         for planned in transaction.planned.iter().filter(is_moved) {
             if planned.name == LEASE {
                 lease.extend(lease_tokens.get(&planned.new));
@@ -129,6 +145,8 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
                 token,
                 name: planned.name.clone(),
                 old: planned.old.clone(),
+                new: planned.new.clone(),
+                at,
                 seen: transaction.seen.clone(),
                 is_watched: !planned.name.starts_with("refs/heads/gone/"),
             });
@@ -137,7 +155,35 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
     let mut pushes = field.pushes.lock().unwrap().clone();
     pushes.sort_by_key(|push| push.id);
     let log = has_log.then(|| read_log(world, &commits));
-    History { pushes, moves, log, marks: [("repo".to_owned(), mark(world, has_log))].into(), lease }
+    let put_back = transactions.iter().filter(|transaction| transaction.puts_back).flat_map(|t| &t.planned);
+    let put_back = put_back.filter(|planned| planned.old != planned.new);
+    let put_back =
+        put_back.map(|Planned { name, old, .. }| PutBack { name: name.clone(), from: old.clone() }).collect();
+    let (first_seen, marks) = (first_seen(&transactions), [("repo".to_owned(), mark(world, has_log))].into());
+    History { pushes, moves, first_seen, put_back, log, marks, lease }
+}
+
+/// The values to which pushes have moved refs as far as the log says so now. A line that is just being written is left out.
+pub(crate) fn landed_on_record(world: &World) -> HashSet<String> {
+    let log = fs::read_to_string(world.fence_file("audit.jsonl")).unwrap_or_default();
+    let lines: Vec<serde_json::Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let of = |event: &'static str| lines.iter().filter(move |line| line["event"] == event);
+    let landed = of("push.settled").chain(of("push.landed")).filter(|line| line["moved"].as_u64() > Some(0));
+    let landed: HashSet<u64> = landed.filter_map(|line| line["push"].as_u64()).collect();
+    let pushes = of("push.accepted").filter(|line| line["push"].as_u64().is_some_and(|push| landed.contains(&push)));
+    pushes.flat_map(planned_in).map(|planned| planned.new).filter(|new| !new.is_empty()).collect()
+}
+
+/// The refs that a line names, with what the gate found them at.
+fn planned_in(line: &serde_json::Value) -> Vec<Planned> {
+    let refs = line["refs"].as_array().into_iter().flatten();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let planned = |one: &serde_json::Value| Planned {
+        name: text(&one["name"]),
+        old: id(&text(&one["old"])),
+        new: id(&text(&one["new"])),
+    };
+    refs.map(planned).collect()
 }
 
 fn mark(world: &World, has_log: bool) -> u64 {
@@ -152,19 +198,27 @@ fn read_log(world: &World, commits: &BTreeMap<String, u64>) -> (Vec<Decision>, V
     let (mut decisions, mut settled) = (Vec::new(), Vec::new());
     for line in world.audit() {
         let number = |field: &str| line[field].as_u64().unwrap_or(0);
-        let asked = line["refs"].as_array().into_iter().flatten().find_map(|one| {
-            push_of(commits, one["name"].as_str().unwrap_or_default(), one["new"].as_str().unwrap_or_default())
-        });
+        let planned = planned_in(&line);
+        let asked = planned.iter().find_map(|one| push_of(commits, &one.name, &one.new));
         match (line["event"].as_str(), asked) {
-            (Some("push.accepted"), Some(push)) => decisions.push(Decision { seq: number("seq"), push, code: None }),
+            (Some("push.accepted"), Some(push)) => {
+                decisions.push(Decision { seq: number("seq"), push, code: None, planned });
+            }
             (Some("push.rejected"), Some(push)) => {
                 let code = line["code"].as_str().map(str::to_owned);
-                decisions.push(Decision { seq: number("seq"), push, code });
+                decisions.push(Decision { seq: number("seq"), push, code, planned });
             }
-            (Some("push.settled"), _) => {
+            (Some(event @ ("push.settled" | "push.landed")), _) => {
                 let spent = line["spent"].as_array().into_iter().flatten().filter_map(|fence| fence.as_str());
                 let spent = spent.map(str::to_owned).collect();
-                settled.push(Settled { accepted: number("push"), moved: number("moved") as usize, spent });
+                settled.push(Settled {
+                    accepted: number("push"),
+                    token: number("token"),
+                    moved: number("moved") as usize,
+                    spent,
+                    is_end: event == "push.settled",
+                    is_gits_word: line["evidence"] == "reported",
+                });
             }
             _ => {}
         }

@@ -91,6 +91,7 @@ pub(crate) fn strike(field: &Field<'_>, disk: Option<&SmallDisk>, over: &AtomicB
                     (Kind::Hook, "hook"),
                     (Kind::Hook, "hook"),
                     (Kind::Client, "client"),
+                    (Kind::Writer, "local writer"),
                     (Kind::Heartbeat, "heartbeat"),
                     (Kind::Run, "run"),
                     (Kind::Keeper, "keeper"),

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     /// `git fence run`.
     Run,
     Keeper,
+    /// `git update-ref`: somebody on the server who writes refs without a push.
+    Writer,
     /// A shell of a hook, a sleep, a command under a lease.
     Other,
 }
@@ -59,6 +61,7 @@ fn look_at(pid: u32, dir: &Path) -> Option<Process> {
         "git-fence" if has("keeper") => Kind::Keeper,
         "git-fence" if has("run") => Kind::Run,
         "git" | "git-fence" | "git-remote-fence" if args.iter().any(|arg| arg.ends_with("/beat")) => Kind::Heartbeat,
+        "git" if has("update-ref") => Kind::Writer,
         "git" if has("push") || has("send-pack") => Kind::Client,
         "git-fence" | "git-remote-fence" => Kind::Client,
         _ => Kind::Other,
@@ -75,8 +78,8 @@ pub(crate) fn signal(pid: u32, name: &str) -> bool {
 
 /// Removes ref locks whose owners have been killed, as an operator would.
 ///
-/// Whoever made a lock was alive then: it is gone, or among the receive-packs that live when the lock is
-/// first seen. When none of those is left, the lock is nobody's.
+/// Whoever made a lock was alive then: it is gone, or among the receive-packs and local writers that live when the
+/// lock is first seen. When none of those is left, the lock is nobody's.
 #[derive(Default)]
 pub(crate) struct Janitor {
     seen: HashMap<(PathBuf, u64, SystemTime), BTreeSet<u32>>,
@@ -87,7 +90,7 @@ impl Janitor {
     pub(crate) fn sweep(&mut self, dir: &Path) {
         // First the locks, then the living: the other way round, an owner could have come in between.
         let locks = locks_in(&dir.join("server.git"));
-        let living = below(dir).into_iter().filter(|process| process.kind == Kind::ReceivePack);
+        let living = below(dir).into_iter().filter(|p| matches!(p.kind, Kind::ReceivePack | Kind::Writer));
         let living: BTreeSet<u32> = living.map(|process| process.pid).collect();
         self.seen.retain(|key, _| locks.contains(key));
         for lock in locks {

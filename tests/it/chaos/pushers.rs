@@ -24,6 +24,15 @@ use std::{
 /// No push may take longer, whatever happens to it.
 const FAR_TOO_LONG: Duration = Duration::from_secs(90);
 
+/// Whether those with tokens of their own push all at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Now and then only one of them does.
+    QuietHours,
+    /// Only one of them does.
+    Quiet,
+}
+
 /// What all pushers share.
 pub(crate) struct Field<'w> {
     pub(crate) world: &'w World,
@@ -34,6 +43,9 @@ pub(crate) struct Field<'w> {
     pub(crate) left: AtomicU64,
     next_id: AtomicU64,
     token: AtomicU64,
+    /// The token of the push that was told last that it had landed.
+    landed: AtomicU64,
+    pace: Pace,
     /// Held for reading while a push is on its way, for writing while everything is restarted.
     pub(crate) door: RwLock<()>,
     pub(crate) pushes: Mutex<Vec<Push>>,
@@ -46,7 +58,7 @@ pub(crate) struct Field<'w> {
 }
 
 impl<'w> Field<'w> {
-    pub(crate) fn new(world: &'w World, seed: u64, pushes: u64) -> Field<'w> {
+    pub(crate) fn new(world: &'w World, seed: u64, pushes: u64, pace: Pace) -> Field<'w> {
         fs::create_dir(world.path("said")).unwrap();
         Field {
             world,
@@ -55,6 +67,8 @@ impl<'w> Field<'w> {
             left: AtomicU64::new(pushes),
             next_id: AtomicU64::new(1),
             token: AtomicU64::new(1),
+            landed: AtomicU64::new(1),
+            pace,
             door: RwLock::new(()),
             pushes: Mutex::default(),
             commits: Mutex::default(),
@@ -111,10 +125,21 @@ impl<'w> Field<'w> {
         self.pushes.lock().unwrap().push(push);
     }
 
+    /// Whoever waits for a push looks at its refs again and again, and so records by itself what was put back. Where
+    /// nobody waits, only the companion does.
+    fn is_quiet(&self) -> bool {
+        self.pace == Pace::Quiet || self.next_id.load(Ordering::SeqCst) / 10 % 4 == 3
+    }
+
     /// Pushes with tokens out of the air until none are left.
     pub(crate) fn push_raw(&self, lane: u64) {
         let mut rng = Rng::new(self.seed, lane);
-        while let Some(id) = self.take() {
+        loop {
+            if lane > 0 && self.is_quiet() && self.left.load(Ordering::SeqCst) > 0 {
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            let Some(id) = self.take() else { return };
             let _open = self.door.read().unwrap();
             self.one_raw(id, &mut rng);
         }
@@ -123,9 +148,14 @@ impl<'w> Field<'w> {
     fn one_raw(&self, id: u64, rng: &mut Rng) {
         let commit = self.commit("work", id);
         let order = Order::draw(rng);
-        // Most are the newest; some come late, and some carry a number that is taken.
+        // Most are the newest; some come late, some carry a number that is taken, some the one that landed last.
         let newest = self.token.fetch_add(rng.between(1, 3), Ordering::SeqCst) + 1;
-        let token = if rng.one_in(4) { newest.saturating_sub(rng.between(0, 12)).max(1) } else { newest };
+        let token = match rng.between(0, 20) {
+            0..5 => newest.saturating_sub(rng.between(0, 12)).max(1),
+            5..7 => self.landed.load(Ordering::SeqCst),
+            7..12 if self.is_quiet() => self.landed.load(Ordering::SeqCst),
+            _ => newest,
+        };
         self.tokens.lock().unwrap().insert(id, token);
         let branch = |rng: &mut Rng| format!("refs/heads/raw/{}", rng.pick(&["a", "b", "c", "d", "e"]));
         let forced = |name: &str| (format!("+{commit}:{name}"), name.to_owned());
@@ -162,7 +192,10 @@ impl<'w> Field<'w> {
         command.arg(format!("--push-option=fence-token={token}")).arg(self.world.server());
         command.args(refs.iter().map(|(refspec, _)| refspec));
         let (status, said) = self.run(&mut command, &id.to_string());
-        let told = refs.iter().map(|(_, name)| (name.clone(), told_of(name, status, &said))).collect();
+        let told: BTreeMap<_, _> = refs.iter().map(|(_, name)| (name.clone(), told_of(name, status, &said))).collect();
+        if told.values().any(|told| *told == Told::Landed) {
+            self.landed.store(token, Ordering::SeqCst);
+        }
         let what =
             format!("token {token} to {refs:?}, atomic {atomic}, no room {no_room}, {order:?}\n{status}\n{said}");
         self.report(Push { id, told, code: code_in(&said), leased: false, no_room, what });
@@ -223,6 +256,7 @@ impl<'w> Field<'w> {
             let (code, said) = (read("code"), read("out") + &read("err"));
             let told = match code.trim() {
                 "" | "69" => Told::Nothing,
+                _ if said.contains("is not where it was to go") => Told::NotThere,
                 _ if push.contains("porcelain") => told_in(&name, &said),
                 "0" => Told::Landed,
                 // A push that failed says that it was refused, or that nobody knows.

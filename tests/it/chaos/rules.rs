@@ -1,11 +1,21 @@
 //! The checker itself, on histories made by hand: each rule is broken once, and seen to be.
 
-use super::checker::{Decision, History, Move, Push, Settled, Told, Violation, check};
+use super::checker::{Decision, History, Move, Planned, Push, PutBack, Settled, Told, Violation, check};
 
 fn a_move(push: u64, token: u64, name: &str, seen: &[(&str, &str)]) -> Move {
     let seen = seen.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let (fence, name) = ("repo".to_owned(), name.to_owned());
-    Move { push, fence, token, name, old: String::new(), seen, is_watched: true }
+    Move {
+        push,
+        fence,
+        token,
+        name,
+        old: String::new(),
+        new: push.to_string(),
+        at: push as usize,
+        seen,
+        is_watched: true,
+    }
 }
 
 fn told(id: u64, name: &str, told: Told) -> Push {
@@ -17,19 +27,21 @@ fn refused(id: u64, code: &str) -> Push {
 }
 
 fn settled(accepted: u64, moved: usize) -> Settled {
-    Settled { accepted, moved, spent: (moved > 0).then(|| "repo".to_owned()).into_iter().collect() }
+    let spent = (moved > 0).then(|| "repo".to_owned()).into_iter().collect();
+    Settled { accepted, token: 0, moved, spent, is_end: true, is_gits_word: true }
 }
 
 /// Pushes 1 and 2 land with tokens 5 and 6; 3 comes with 5 and is refused.
 fn good() -> History {
-    let stale = Decision { seq: 5, push: 3, code: Some("FENCE-STALE".to_owned()) };
-    let accepted = |seq, push| Decision { seq, push, code: None };
+    let stale = Decision { seq: 5, push: 3, code: Some("FENCE-STALE".to_owned()), planned: vec![] };
+    let accepted = |seq, push| Decision { seq, push, code: None, planned: vec![] };
     History {
         pushes: vec![told(1, "a", Told::Landed), told(2, "b", Told::Landed), refused(3, "FENCE-STALE")],
         moves: vec![a_move(1, 5, "a", &[]), a_move(2, 6, "b", &[("a", "1")])],
         log: Some((vec![accepted(1, 1), accepted(3, 2), stale], vec![settled(1, 1), settled(3, 1)])),
         marks: [("repo".to_owned(), 6)].into(),
         lease: vec![1, 2, 2, 3],
+        ..History::default()
     }
 }
 
@@ -55,7 +67,7 @@ fn a_history_in_which_all_is_well_has_no_violations() {
     assert_eq!(after(|history| tell(history, 0, "a", Told::Nothing)), []);
     let twice = after(|history| {
         history.pushes[1].leased = true;
-        log(history).0.push(Decision { seq: 2, push: 2, code: Some("FENCE-BUSY".to_owned()) });
+        log(history).0.push(Decision { seq: 2, push: 2, code: Some("FENCE-BUSY".to_owned()), planned: vec![] });
     });
     assert_eq!(twice, []);
 }
@@ -133,6 +145,17 @@ fn a_client_that_was_told_something_else_is_seen() {
     assert_eq!(found, [Violation::LandedIsNotThere { push: 3, name: "c".to_owned() }]);
     let found = after(|history| tell(history, 0, "a", Told::Refused));
     assert_eq!(found, [Violation::RefusedIsThere { push: 1, name: "a".to_owned() }]);
+    // Whoever looked itself may have looked when it was put back; who was refused has not moved at all.
+    let looked = |from: &'static str, what: Told| {
+        after(|history| {
+            put_back(history, from);
+            tell(history, 0, "a", what);
+        })
+    };
+    assert_eq!(looked("1", Told::NotThere), []);
+    let there = [Violation::RefusedIsThere { push: 1, name: "a".to_owned() }];
+    assert_eq!(looked("0", Told::NotThere), there);
+    assert_eq!(looked("1", Told::Refused), there);
 }
 
 #[test]
@@ -145,4 +168,120 @@ fn a_push_that_lands_without_room_for_its_record_is_seen() {
 fn a_lease_whose_counter_goes_back_is_seen() {
     let found = after(|history| history.lease.push(2));
     assert_eq!(found, [Violation::LeaseWentBack { token: 2, after: 3 }]);
+}
+
+/// Push 1 was let through in line 1 when "a" was at "0", and "a" was put back from `from`, by no push.
+fn put_back(history: &mut History, from: &str) {
+    let planned = Planned { name: "a".to_owned(), old: "0".to_owned(), new: "1".to_owned() };
+    log(history).0[0].planned = vec![planned];
+    history.put_back.push(PutBack { name: "a".to_owned(), from: from.to_owned() });
+}
+
+#[test]
+fn a_ref_that_was_put_back_has_moved_before() {
+    let back = |seen_at: Option<usize>| {
+        after(|history| {
+            put_back(history, "1");
+            // Push 2 finds "a" where push 1 had found it.
+            history.moves[1].seen.clear();
+            history.first_seen = seen_at.map(|at| (("a".to_owned(), "1".to_owned()), at)).into_iter().collect();
+        })
+    };
+    assert_eq!(back(Some(1)), []);
+    // Nobody saw it at the new value, or only later: it had not moved yet.
+    let waiting = [Violation::StaleAfterNewer { fence: "repo".to_owned(), token: 5, newer: 6, push: 1 }];
+    assert_eq!(back(None), waiting);
+    assert_eq!(back(Some(3)), waiting);
+}
+
+#[test]
+fn a_token_that_comes_back_when_its_refs_are_put_back_is_seen() {
+    // The record says that nothing moved, and push 3 gets through with the same token.
+    let found = after(|history| {
+        put_back(history, "1");
+        log(history).1[0] = Settled { is_gits_word: false, ..settled(1, 0) };
+    });
+    assert_eq!(found, [Violation::SpentUnlessMoved { push: 1, moved: 1, spent: 0 }]);
+    let found = after(|history| {
+        put_back(history, "1");
+        history.moves.push(Move { seen: [("a".to_owned(), "0".to_owned())].into(), ..a_move(3, 6, "c", &[]) });
+        history.first_seen = [(("a".to_owned(), "1".to_owned()), 1), (("b".to_owned(), "2".to_owned()), 2)].into();
+        history.pushes[2] = told(3, "c", Told::Landed);
+        log(history).0[2].code = None;
+        log(history).1.push(settled(5, 1));
+    });
+    assert_eq!(found, [Violation::TokenOrder { fence: "repo".to_owned(), token: 6, after: 6, push: 3 }]);
+}
+
+/// Its ref is not where the gate found it, because it was put back, and git never gave word: nobody can tell.
+#[test]
+fn a_token_may_be_spent_for_nothing_only_where_nobody_can_tell() {
+    let unmoved = |from: &str, end: Settled| {
+        after(|history| {
+            put_back(history, from);
+            history.moves.remove(0);
+            history.moves[0].seen.clear();
+            history.pushes[0].told.clear();
+            log(history).1[0] = end;
+        })
+    };
+    let compared = || Settled { is_gits_word: false, ..settled(1, 1) };
+    assert_eq!(unmoved("0", compared()), []);
+    let lied = [Violation::SpentUnlessMoved { push: 1, moved: 0, spent: 1 }];
+    assert_eq!(unmoved("9", compared()), lied, "that was before or after");
+    assert_eq!(unmoved("0", settled(1, 1)), lied, "git gave its word");
+    // Then the mark is at the token all the same, and at no other.
+    let marked = |token: u64, mark: u64| {
+        after(|history| {
+            put_back(history, "0");
+            history.moves.remove(0);
+            history.moves[0].seen.clear();
+            history.pushes[0].told.clear();
+            log(history).1[0] = Settled { token, ..compared() };
+            history.marks = [("repo".to_owned(), mark)].into();
+        })
+    };
+    assert_eq!(marked(9, 9), []);
+    assert_eq!(marked(9, 6), [Violation::Mark { fence: "repo".to_owned(), mark: 6, highest: 9 }]);
+}
+
+#[test]
+fn what_landed_is_added_to_what_was_settled() {
+    let lines = |end: Settled, landed: Settled| {
+        after(|history| {
+            log(history).1[0] = end;
+            log(history).1.push(Settled { is_end: false, is_gits_word: false, ..landed });
+        })
+    };
+    // Seen while it was under way, and put right when it had been settled too early.
+    assert_eq!(lines(settled(1, 1), settled(1, 1)), []);
+    assert_eq!(lines(settled(1, 0), settled(1, 1)), []);
+    let found = lines(settled(1, 1), settled(5, 1));
+    assert_eq!(found, [], "of a push that nobody made");
+    let found = lines(settled(1, 0), settled(1, 0));
+    assert_eq!(found, [Violation::SpentUnlessMoved { push: 1, moved: 1, spent: 0 }]);
+    // It says that something landed of a push that moved nothing.
+    let found = after(|history| {
+        history.moves.remove(0);
+        history.pushes[0].told.clear();
+        log(history).1[0] = settled(1, 0);
+        log(history).1.push(Settled { is_end: false, ..settled(1, 1) });
+    });
+    assert_eq!(found, [Violation::SpentUnlessMoved { push: 1, moved: 0, spent: 1 }]);
+}
+
+#[test]
+fn a_count_of_refs_that_is_not_so_is_seen() {
+    let found = after(|history| log(history).1[0].moved = 2);
+    assert_eq!(found, [Violation::OtherCount { push: 1, moved: 1, said: 2 }]);
+    let counted = |is_gits_word: bool| {
+        after(|history| {
+            put_back(history, "1");
+            history.moves.insert(1, a_move(1, 5, "z", &[("a", "1")]));
+            history.moves[2].seen.insert("z".to_owned(), "1".to_owned());
+            log(history).1[0].is_gits_word = is_gits_word;
+        })
+    };
+    assert_eq!(counted(false), [], "one of two was put back, and somebody only looked at the refs");
+    assert_eq!(counted(true), [Violation::OtherCount { push: 1, moved: 2, said: 1 }]);
 }

@@ -189,9 +189,9 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     let has_moved = |push: &&Push| history.moves.iter().any(|m| m.push == push.id);
     let without_room = history.pushes.iter().filter(|push| push.no_room).filter(has_moved);
     found.extend(without_room.map(|push| Violation::MovedWithoutRoom { push: push.id }));
-    let mut mistaken = Vec::new();
+    let mistaken = spent_for_nothing(history);
     if history.log.is_some() {
-        found.extend(history.pushes.iter().flat_map(|push| record(push, history, &mut mistaken)));
+        found.extend(history.pushes.iter().flat_map(|push| record(push, history, &mistaken)));
     }
     found.extend(history.marks.iter().filter_map(|(fence, mark)| {
         let moved = history.moves.iter().filter(|m| m.fence == *fence).map(|m| m.token);
@@ -256,8 +256,8 @@ fn claims<'a>(push: &'a Push, history: &'a History) -> impl Iterator<Item = Viol
     })
 }
 
-/// What the log says of a push. `mistaken` gets what it may be mistaken about.
-fn record<'h>(push: &Push, history: &'h History, mistaken: &mut Vec<&'h Settled>) -> Vec<Violation> {
+/// What the log says of a push, but for what it may be `mistaken` about.
+fn record(push: &Push, history: &History, mistaken: &[&Settled]) -> Vec<Violation> {
     let id = push.id;
     let mut found = Vec::new();
     let Some((decisions, settled)) = &history.log else { return found };
@@ -287,8 +287,7 @@ fn record<'h>(push: &Push, history: &'h History, mistaken: &mut Vec<&'h Settled>
         if ends.len() != 1 {
             found.push(Violation::NotSettledOnce { push: id, settled: ends.len() });
         }
-        if fences.is_empty() && may_be_mistaken(decision, &ends, &history.put_back) {
-            mistaken.extend(ends);
+        if mistaken.iter().any(|end| end.accepted == decision.seq) {
             continue;
         }
         is_exact &= ends.iter().all(|end| end.is_gits_word) || !is_disturbed(decision, &history.put_back);
@@ -305,14 +304,20 @@ fn record<'h>(push: &Push, history: &'h History, mistaken: &mut Vec<&'h Settled>
     found
 }
 
-/// Whether a token may be on record as spent though its push moved nothing.
+/// The settlements that say that a token was spent though its push moved nothing, and may say so.
 ///
 /// Git never gave word of the push, and somebody put one of its refs back from where the gate had found it. The ref is
 /// not where it was, and nobody can tell whose doing that is: when in doubt, a token is spent. The other way round there
 /// is no excuse.
-fn may_be_mistaken(decision: &Decision, ends: &[&Settled], put_back: &[PutBack]) -> bool {
-    let is_taken = |planned: &Planned| put_back.iter().any(|b| b.name == planned.name && b.from == planned.old);
-    ends.iter().all(|end| !end.is_gits_word && end.moved > 0) && decision.planned.iter().any(is_taken)
+pub(crate) fn spent_for_nothing(history: &History) -> Vec<&Settled> {
+    let Some((decisions, settled)) = &history.log else { return Vec::new() };
+    let has_moved = |push: u64| history.moves.iter().any(|m| m.push == push);
+    let is_taken = |planned: &Planned| history.put_back.iter().any(|b| b.name == planned.name && b.from == planned.old);
+    let in_doubt =
+        decisions.iter().filter(|d| d.code.is_none() && !has_moved(d.push) && d.planned.iter().any(is_taken));
+    let in_doubt: BTreeSet<u64> = in_doubt.map(|decision| decision.seq).collect();
+    let by_refs = settled.iter().filter(|line| line.is_end && line.moved > 0 && !line.is_gits_word);
+    by_refs.filter(|end| in_doubt.contains(&end.accepted)).collect()
 }
 
 /// Whether somebody put a ref of this push back, from where the gate found it or from where the push moved it. Then what

@@ -78,6 +78,7 @@ impl Report {
         let mut codes: BTreeMap<&str, u64> = BTreeMap::new();
         history.pushes.iter().filter_map(|p| p.code.as_deref()).for_each(|code| *codes.entry(code).or_default() += 1);
         println!("  codes      {codes:?}, of them {} not on record", history.unlogged());
+        println!("  in doubt   {:>6} tokens spent for nothing", checker::spent_for_nothing(history).len());
         println!("  violations {:>6}", violations.len());
         let mut rules: BTreeMap<&str, u64> = BTreeMap::new();
         violations.iter().for_each(|violation| *rules.entry(violation.rule()).or_default() += 1);

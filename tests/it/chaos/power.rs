@@ -6,7 +6,12 @@ use crate::{
     state::reboot,
     support::{Pushed, World, any_git, program_exists, sh, text},
 };
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// A push whose writes are looked at one by one.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +24,17 @@ enum Scene {
     AfterOneOfManyRefs,
     /// The log has become so long that a checkpoint is written.
     WithCheckpoint,
+    /// Of many refs, and the log becomes so long when it is settled.
+    SettledWithCheckpoint,
+    /// The log cannot grow when it is settled, and word is left with the lock.
+    SettledWithoutRoom,
+}
+
+/// Whose writes are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Gate,
+    Companion,
 }
 
 const CALLS: &str = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat";
@@ -36,6 +52,15 @@ impl Scene {
         world.push_token("main", "3").assert_refused("FENCE-STALE");
         match self {
             Scene::OfOneRef | Scene::OfManyRefs => 5,
+            Scene::SettledWithoutRoom => {
+                (6..9).for_each(|token| world.push_token("main", &token.to_string()).assert_landed());
+                8
+            }
+            Scene::SettledWithCheckpoint => {
+                many(world, 200, 6).assert_landed();
+                fill_up_to_a_checkpoint(world);
+                6
+            }
             Scene::AfterOneOfManyRefs => {
                 many(world, 200, 6).assert_landed();
                 6
@@ -55,12 +80,39 @@ impl Scene {
 
     fn push(self, world: &World, token: u64) -> Pushed {
         match self {
-            Scene::OfOneRef | Scene::AfterOneOfManyRefs => world.push_token("main", &token.to_string()),
-            Scene::OfManyRefs => many(world, 200, token),
+            Scene::OfOneRef | Scene::AfterOneOfManyRefs | Scene::SettledWithoutRoom => {
+                world.push_token("main", &token.to_string())
+            }
+            Scene::OfManyRefs | Scene::SettledWithCheckpoint => many(world, 200, token),
             Scene::WithCheckpoint => many(world, 60, token),
         }
     }
 }
+
+/// Fills the log with refusals until a push like the last one makes a checkpoint due, by the line that settles it.
+fn fill_up_to_a_checkpoint(world: &World) {
+    let log = || fs::read_to_string(world.fence_file("audit.jsonl")).unwrap();
+    let length_of = |event: &str| {
+        let lines = log();
+        let last = lines.lines().rfind(|line| line.contains(&format!("\"{event}\"")));
+        last.unwrap().len() + 1
+    };
+    let refuse = |owner: usize| {
+        let owner = format!("fence-owner={}", "x".repeat(owner));
+        world.push(&["HEAD:refs/heads/refused"], &["fence-token=3", &owner]).assert_refused("FENCE-STALE");
+    };
+    refuse(10);
+    let refused = length_of("push.rejected");
+    let (accepted, settled) = (length_of("push.accepted"), length_of("push.settled"));
+    let missing = CHECKPOINT_EVERY - accepted - settled / 2 - log().len();
+    let count = missing / refused;
+    (0..count).for_each(|_| refuse(10 + missing % refused / count));
+    let length = log().len() + accepted;
+    assert!((CHECKPOINT_EVERY - settled + 20..CHECKPOINT_EVERY - 20).contains(&length), "{length}");
+}
+
+/// So long a log gets before a checkpoint is written.
+const CHECKPOINT_EVERY: usize = 32 * 1024;
 
 fn files_in(dir: &Path) -> Files {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -79,10 +131,21 @@ fn come_up(world: &World, refs: &Path, files: &Files) {
     fs::remove_dir_all(&fence).unwrap();
     fs::create_dir(&fence).unwrap();
     files.iter().for_each(|(name, data)| fs::write(fence.join(name), data).unwrap());
-    let has_witness = serde_json::from_slice::<serde_json::Value>(&files["mutex"]).is_ok();
-    if has_witness {
+    if witness_in(files).is_some() {
         reboot(world);
     }
+}
+
+fn witness_in(files: &Files) -> Option<serde_json::Value> {
+    serde_json::from_slice(files["mutex"].split(|b| *b == b'\n').next()?).ok()
+}
+
+/// Whether these files say that the push with `token` has landed: a whole line does, or word that was left with the lock.
+fn has_word_of(files: &Files, token: u64) -> bool {
+    let lines = files["audit.jsonl"].split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
+    let mut lines = lines.filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
+    let is_settled = lines.any(|line| line["event"] == "push.settled" && line["token"] == token);
+    is_settled || witness_in(files).is_some_and(|witness| witness["unwritten"].is_array())
 }
 
 /// The push with `token` was on its way when the power went. Says what is broken, if anything is.
@@ -112,54 +175,90 @@ fn check(world: &World, token: u64, accepted: bool, moved: bool) -> Result<(), S
     Ok(())
 }
 
-fn the_power_goes_during(scene: Scene) {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
-    let world = World::new(&any_git());
-    // What is on the disk while git moves the refs, and nobody has given word of it.
-    world.companion_never_runs();
-    let token = scene.prepare(&world) + 1;
-    let installed = fs::read(world.hook("pre-receive")).unwrap();
-    let fence = world.server().join("fence").canonicalize().unwrap();
-    let mut disk = Disk::new(&fence, &files_in(&fence));
-    let (before, after, trace) = (world.path("before.git"), world.path("after.git"), world.path("trace"));
-    copy(&world.server(), &before);
-
+/// Puts gate and companion under strace; the files into which their calls are written.
+fn watch(world: &World, scene: Scene) -> [PathBuf; 2] {
+    let traces = [world.path("trace-of-gate"), world.path("trace-of-companion")];
     let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
-    let strace = format!("exec strace -qq -y -xx -s 1000000 -e trace={CALLS} -o {} {gate} pre-receive", sh(&trace));
-    world.write_hook("pre-receive", &strace);
-    scene.push(&world, token).assert_landed();
-    fs::write(world.hook("pre-receive"), &installed).unwrap();
-    copy(&world.server(), &after);
+    let strace = |trace: &Path| format!("exec strace -qq -y -xx -s 1000000 -e trace={CALLS} -o {}", sh(trace));
+    world.write_hook("pre-receive", &format!("{} {gate} pre-receive", strace(&traces[0])));
+    let starts = match scene {
+        // The limit is for the companion, not for strace.
+        Scene::SettledWithoutRoom => format!("{} sh -c 'ulimit -f 4; exec \"$@\"' sh", strace(&traces[1])),
+        _ => strace(&traces[1]),
+    };
+    world.companion_under(&starts);
+    traces
+}
 
-    let mut states: Vec<(bool, Loss, Files)> = Vec::new();
-    let trace = fs::read_to_string(trace).unwrap();
-    let calls = trace.lines().filter(|line| disk.take(line)).count();
-    let mut disk = Disk::new(&fence, &files_in(&before.join("fence")));
-    for line in trace.lines() {
-        if disk.take(line) {
-            states.extend(disk.all_after().into_iter().map(|(loss, files)| (false, loss, files)));
+/// What can be on the disk after each write of `writer`, and whether the push had been let through by then.
+fn states_of(disk: &mut Disk, writer: Writer, [gate, companion]: &[String; 2]) -> (usize, Vec<(bool, Loss, Files)>) {
+    let (mut states, mut calls) = (Vec::new(), 0);
+    let mut all_of = |disk: &Disk, accepted: bool| {
+        states.extend(disk.all_after().into_iter().map(|(loss, files)| (accepted, loss, files)));
+    };
+    for line in gate.lines() {
+        if disk.take(line) && writer == Writer::Gate {
+            all_of(disk, false);
+            calls += 1;
         }
     }
+    // From here on git moves the refs.
+    all_of(disk, true);
+    for line in companion.lines() {
+        if disk.take(line) {
+            all_of(disk, true);
+            calls += 1;
+        }
+    }
+    (calls, states)
+}
+
+fn the_power_goes_during(scene: Scene, writer: Writer) {
+    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    let world = World::new(&any_git());
+    if writer == Writer::Gate {
+        // What is on the disk while git moves the refs, and nobody has given word of it.
+        world.companion_never_runs();
+    }
+    let token = scene.prepare(&world) + 1;
+    let hooks = ["pre-receive", "post-receive"].map(|name| (world.hook(name), fs::read(world.hook(name)).unwrap()));
+    let fence = world.server().join("fence").canonicalize().unwrap();
+    let (before, after) = (world.path("before.git"), world.path("after.git"));
+    copy(&world.server(), &before);
+
+    let traces = watch(&world, scene);
+    if writer == Writer::Gate {
+        world.companion_never_runs();
+    }
+    scene.push(&world, token).assert_landed();
+    hooks.iter().for_each(|(path, installed)| fs::write(path, installed).unwrap());
+    copy(&world.server(), &after);
+
+    let mut disk = Disk::new(&fence, &files_in(&before.join("fence")));
+    let traces = traces.map(|trace| fs::read_to_string(trace).unwrap_or_default());
+    let (calls, states) = states_of(&mut disk, writer, &traces);
     assert_eq!(
         disk.after(Loss::Nothing),
         files_in(&after.join("fence")),
         "{scene:?}: the small disk is not the real one"
     );
-    // From here on git moves the refs.
-    states.extend(disk.all_after().into_iter().map(|(loss, files)| (true, loss, files)));
 
     let mut tried: BTreeMap<Loss, u64> = BTreeMap::new();
     let mut seen: Vec<(bool, Files)> = Vec::new();
+    let mut had_word = [false; 2];
     for (accepted, loss, files) in states {
         if seen.contains(&(accepted, files.clone())) {
             continue;
         }
+        let has_word = has_word_of(&files, token);
+        had_word[usize::from(has_word)] = true;
         for moved in [false, true] {
             if moved && !accepted {
                 continue;
             }
             come_up(&world, if moved { &after } else { &before }, &files);
-            let checked = check(&world, token, accepted, moved);
+            // What is on record as landed stays spent, though git's refs are gone with the power.
+            let checked = check(&world, token, accepted, moved || has_word);
             assert!(
                 checked.is_ok(),
                 "{scene:?}, lost {loss:?}, accepted {accepted}, moved {moved}: jammed\n{checked:?}\n{:?}",
@@ -169,26 +268,51 @@ fn the_power_goes_during(scene: Scene) {
         }
         seen.push((accepted, files));
     }
-    println!("{scene:?}: {calls} writes, the power went {} times: {tried:?}", tried.values().sum::<u64>());
+    println!("{scene:?}, {writer:?}: {calls} writes, the power went {} times: {tried:?}", tried.values().sum::<u64>());
     assert!(tried.len() > 3, "{scene:?}: {tried:?}");
+    let checkpoint = "state.json".bytes().map(|b| format!("\\x{b:02x}")).collect::<String>();
+    let makes_one = traces[1].lines().any(|line| line.starts_with("rename") && line.contains(&checkpoint));
+    assert_eq!(makes_one, matches!(scene, Scene::SettledWithCheckpoint), "{scene:?}");
+    assert_eq!(had_word, [true, writer == Writer::Companion], "{scene:?}: word of it is there, and is lost");
 }
 
 #[test]
 fn when_the_power_goes_no_acceptance_is_lost_and_no_spent_token_comes_back() {
-    the_power_goes_during(Scene::OfOneRef);
+    the_power_goes_during(Scene::OfOneRef, Writer::Gate);
 }
 
 #[test]
 fn when_the_power_goes_a_list_of_refs_that_is_needed_is_there() {
-    the_power_goes_during(Scene::OfManyRefs);
+    the_power_goes_during(Scene::OfManyRefs, Writer::Gate);
 }
 
 #[test]
 fn when_the_power_goes_a_list_of_refs_that_is_not_needed_may_come_back() {
-    the_power_goes_during(Scene::AfterOneOfManyRefs);
+    the_power_goes_during(Scene::AfterOneOfManyRefs, Writer::Gate);
 }
 
 #[test]
 fn when_the_power_goes_a_checkpoint_may_be_lost_or_garbage() {
-    the_power_goes_during(Scene::WithCheckpoint);
+    the_power_goes_during(Scene::WithCheckpoint, Writer::Gate);
+}
+
+/// The companion syncs nothing of its own: what is lost is settled by the refs that survive.
+#[test]
+fn when_the_power_goes_what_the_companion_wrote_may_be_lost() {
+    the_power_goes_during(Scene::OfOneRef, Writer::Companion);
+}
+
+#[test]
+fn when_the_power_goes_the_companion_has_not_removed_a_list_that_is_needed() {
+    the_power_goes_during(Scene::OfManyRefs, Writer::Companion);
+}
+
+#[test]
+fn when_the_power_goes_a_checkpoint_of_the_companion_may_be_lost_or_garbage() {
+    the_power_goes_during(Scene::SettledWithCheckpoint, Writer::Companion);
+}
+
+#[test]
+fn when_the_power_goes_word_that_was_left_with_the_lock_may_be_lost() {
+    the_power_goes_during(Scene::SettledWithoutRoom, Writer::Companion);
 }

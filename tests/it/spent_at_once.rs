@@ -66,6 +66,41 @@ fn a_gate_that_was_off_for_a_while_brings_no_token_back() {
     }
 }
 
+/// Of a push of which git never gave word, too: its refs are looked at while they are what it made of them.
+#[test]
+fn a_gate_that_goes_off_settles_first() {
+    let world = World::new(&any_git());
+    world.push_token("main", "39").assert_landed();
+    let before = world.server_ref("refs/heads/main").unwrap();
+    world.companion_never_runs();
+    world.push_token("main", "40").assert_landed();
+    world.configure("fence.mode", "off");
+    world.push(&[&format!("+{before}:refs/heads/main")], &[]).assert_landed();
+    world.ok(world.git("server.git").args(["config", "fence.mode", "enforce"]));
+    world.push_token("main", "40").assert_refused("FENCE-STALE");
+}
+
+#[test]
+fn uninstall_settles_first() {
+    let world = World::new(&any_git());
+    world.companion_never_runs();
+    world.push_token("main", "40").assert_landed();
+    world.ok(world.hook_program().arg("uninstall").arg(world.server()));
+    assert_eq!(tokens_that_landed(&world), [40]);
+}
+
+/// What a push costs must not depend on the past of other fences.
+#[test]
+fn finished_pushes_of_other_fences_do_not_pile_up() {
+    let world = World::new(&any_git());
+    world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+    world.companion_never_runs();
+    world.push_token("deploy/a", "deploy:5").assert_landed();
+    world.push_token("main", "7").assert_landed();
+    let settled = world.events("push.settled");
+    assert_eq!((settled.len(), &settled[0]["fence"]), (1, &"deploy".into()), "{settled:?}");
+}
+
 /// Nobody has to push once more for the log, the figures and the status to tell the same.
 #[test]
 fn log_figures_and_status_tell_the_same_as_soon_as_the_push_has_ended() {

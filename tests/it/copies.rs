@@ -91,6 +91,7 @@ fn a_copy_that_differs_is_damage() {
     let content = fs::read_to_string(&left).unwrap();
     fs::write(&left, content.replacen("tester", "nobody", 1)).unwrap();
     assert!(!world.verify().status.success());
+    world.push_token("main", "2").assert_landed();
     command(&world, &["rotate"]);
     assert!(left.exists(), "what is not in another file is not removed");
 }

@@ -224,7 +224,7 @@ pub(crate) fn log(context: &Context, place: &Place, most: usize) -> Result<Said,
     let client = context.client(place)?;
     let mirror = client.mirror()?;
     let seen = mirror.read(&How::default(), most)?;
-    let history = mirror.history(seen.lease, most, &How::default(), |_| false)?;
+    let history = mirror.history(seen.lease.as_ref(), most, &How::default(), |_| false)?;
     let rows: Vec<serde_json::Value> = history
         .iter()
         .map(|seen| {

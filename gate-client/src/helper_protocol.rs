@@ -139,9 +139,7 @@ impl Options {
             "force-if-includes" => {}
             // The one before is no more, and 0 is none: so git asks for the tags of what it has just fetched.
             "depth" => {
-                let is_depth = |argument: &OsString| {
-                    [&b"--depth="[..], b"--deepen="].iter().any(|it| argument.as_bytes().starts_with(it))
-                };
+                let is_depth = |argument: &OsString| argument.as_bytes().starts_with(b"--de");
                 self.fetch.retain(|argument| !is_depth(argument));
                 self.fetch.extend((text != "0").then(|| format!("--depth={text}").into()));
             }

@@ -273,7 +273,7 @@ impl Client {
             None => {
                 // Tokens grow: what is older than the push is too old to be it.
                 let is_older = |then: &SeenLease| then.lease.token < pending.lease.token;
-                let history = mirror.history(seen.lease.clone(), LONGEST_HISTORY, &self.how(), is_older)?;
+                let history = mirror.history(seen.lease.as_ref(), LONGEST_HISTORY, &self.how(), is_older)?;
                 let landed = history.iter().any(|then| then.commit == pending.commit);
                 match self.lost(&seen) {
                     // What was given back is somebody else's by now, as it should be.

@@ -7,7 +7,7 @@
 
 use crate::{
     failure::{Failure, of_file},
-    git::{Git, How, run},
+    git::{Git, How, Ran, run},
     held::{home, name_of_url},
     local::{Local, Remote},
     objects::{has_object, read_commit},
@@ -122,6 +122,14 @@ impl Seen {
     }
 }
 
+/// Whether a fetch has failed only because there is no ref of these names: with a depth, git does, in silence or with
+/// these words, depending on the way there. And it prunes none.
+fn found_nothing(ran: &Ran) -> bool {
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ran.status.code() == Some(1) && !ran.complains()
+        || said.lines().any(|line| line == "fatal: no matching remote head")
+}
+
 /// Where the refs of the lease are kept.
 const HERE: &str = "refs/remotes/fence";
 
@@ -208,8 +216,7 @@ impl<'a> Mirror<'a> {
             fetch.arg("--").arg(&self.remote.url).arg(format!("+refs/fence/{}/*:{HERE}/*", self.fence));
             match run(&mut fetch, how) {
                 Ok(ran) if ran.status.success() => Ok(true),
-                // With a depth, git fails in silence where no ref is of these names, and prunes none.
-                Ok(ran) if ran.status.code() == Some(1) && !ran.complains() => Ok(false),
+                Ok(ran) if found_nothing(&ran) => Ok(false),
                 Ok(ran) => Err(ran.complaint()),
                 Err(e) => Err(e.to_string()),
             }
@@ -264,14 +271,14 @@ impl<'a> Mirror<'a> {
     /// The ownerships that led to `tip`, the newest first, up to one that is `enough`. What is not here is fetched.
     pub(crate) fn history(
         &self,
-        tip: Option<SeenLease>,
+        tip: Option<&SeenLease>,
         most: usize,
         how: &How,
         enough: impl Fn(&SeenLease) -> bool,
     ) -> Result<Vec<SeenLease>, Failure> {
         let mut depth = FIRST_DEPTH;
         loop {
-            let (known, is_whole) = self.known_history(tip.clone(), most, &enough)?;
+            let (known, is_whole) = self.known_history(tip.cloned(), most, &enough)?;
             // The remote's own history may be cut, too.
             if is_whole || depth / 8 >= most {
                 return Ok(known);

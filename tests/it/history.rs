@@ -178,3 +178,35 @@ fn a_clone_that_has_seen_some_of_the_tips_takes_the_lease() {
         assert_eq!(world.lease_token(), 18);
     }
 }
+
+/// With a depth, git fails where there is nothing to fetch, in words or without.
+#[test]
+fn where_there_is_no_lease_yet_the_first_is_taken_by_whatever_way() {
+    for git in gits() {
+        for (n, url) in ["", "file://", "ssh://server"].into_iter().enumerate() {
+            for is_empty in [true, false] {
+                let world = World::bare(&git, &[]);
+                let a = world.agent(&format!("a{n}"));
+                if !is_empty {
+                    world.ok(a.git().args(["push", "-q", "origin", "HEAD:main"]));
+                }
+                world.ok(a.git().args(["remote", "set-url", "origin", &format!("{url}{}", world.server().display())]));
+                let fence = |args: &[&str]| {
+                    let mut fence = a.fence(args);
+                    fence.env("GIT_SSH_COMMAND", crate::support::fixture("slow-ssh.py"));
+                    world.ok(&mut fence)
+                };
+                assert!(fence(&["status"]).contains("never held"), "{url} {is_empty}");
+                assert_eq!(fence(&["log"]), "never held");
+                assert_eq!(fence(&["acquire"]), "1");
+                fence(&["release"]);
+                // Gone again, by somebody's hand.
+                for part in ["lease", "beat"] {
+                    world.ok(world.git("server.git").args(["update-ref", "-d", &format!("refs/fence/repo/{part}")]));
+                }
+                assert!(fence(&["status"]).contains("never held"), "{url} {is_empty}");
+                assert_eq!(fence(&["acquire"]), "1");
+            }
+        }
+    }
+}

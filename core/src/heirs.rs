@@ -140,7 +140,9 @@ mod tests {
         const TRUNK: (&str, &[&str]) = ("trunk", &["refs/heads/main"]);
         const DOCS: (&str, &[&str]) = ("docs", &["refs/heads/docs/*"]);
         const WIDE: (&str, &[&str]) = ("docs", &["refs/heads/d*"]);
-        let cases: [(&[(&str, &[&str])], &[(&str, &[&str])], &[(&str, &str)]); 9] = [
+        type Fences<'a> = &'a [(&'a str, &'a [&'a str])];
+        type Case<'a> = (Fences<'a>, Fences<'a>, &'a [(&'a str, &'a str)]);
+        let cases: [Case<'_>; 9] = [
             (&[REPO], &[REPO], &[]),
             (&[REPO], &[TRUNK, REPO], &[("repo", "trunk")]),
             (&[TRUNK, REPO], &[REPO], &[("trunk", "repo")]),

@@ -1,6 +1,6 @@
 //! Finding a push in the log again after it has been settled: from the end backwards.
 
-use crate::{files::FenceDir, journal::Damage};
+use crate::{directory::For, files::FenceDir, journal::Damage};
 use git_fence_core::{Event, InFlight, Landed, Line, PushId, State};
 use std::{collections::HashMap, fs::File, io, ops::ControlFlow, os::unix::fs::FileExt};
 
@@ -43,7 +43,7 @@ pub(crate) fn find(
     };
     let archives = dir.archives().map_err(Damage::io("list", dir.path()))?;
     for path in std::iter::once(dir.log()).chain(archives.into_iter().rev()) {
-        let file = File::open(&path).map_err(Damage::io("read", &path))?;
+        let file = dir.open(&path, For::Reading).map_err(Damage::io("read", &path))?;
         if each_line_backwards(&file, &mut look).map_err(Damage::io("read", &path))?.is_break() {
             break;
         }

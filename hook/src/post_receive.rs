@@ -70,7 +70,7 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
     let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);
     let repository = repository.map_err(|e| e.to_string())?;
     let dir = FenceDir::at(repository.fence_dir());
-    if !dir.log().exists() {
+    if !dir.has(&dir.log()) {
         return Ok(());
     }
     let here = process::here().map_err(|e| e.to_string())?;

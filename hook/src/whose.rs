@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn files_and_environment_of_somebody_else_do_not_count() {
         let temp = tempfile::tempdir().unwrap();
-        let file = temp.path().join("config");
-        fs::write(&file, "").unwrap();
+        let config = tempfile::NamedTempFile::new_in(temp.path()).unwrap();
+        let file = config.path().to_owned();
         let me = uid_of(&file).unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         let at = |source, path: &Path| Metadata {

@@ -39,5 +39,6 @@ mod stats;
 mod support;
 mod time_namespaces;
 mod tokens;
+mod upgrade;
 mod whose_settings;
 mod window;

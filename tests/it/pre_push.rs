@@ -168,7 +168,7 @@ fn what_a_server_says_of_its_own_remote_is_not_said_of_ours() {
     let a = world.agent("a");
     world.write_hook(
         "post-receive",
-        "echo 'fatal: Could not read from remote repository.' >&2; exec 2>&-; sleep 0.2; kill -9 $PPID",
+        "echo 'fatal: Could not read from remote repository.' >&2; exec 2>&-; sleep 0.2\nkill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID",
     );
     let (code, said) = a.code(&["push", "--json", "--token", "7", "origin", "HEAD:refs/heads/a"]);
     assert_eq!(code, 69, "{said}");

@@ -272,11 +272,11 @@ fn connections_are_few() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (a, b) = (world.agent("a"), world.agent("b"));
-        let free = connections(&a, &["acquire", "--ttl", "1s"]);
+        let free = connections(&a, &["acquire"]);
         let renewed = connections(&a, &["renew"]);
         let pushed = connections(&a, &["push", "origin", "HEAD:main"]);
         let advanced = connections(&a, &["advance"]);
-        let held = connections(&b, &["acquire", "--ttl", "1s"]);
+        let held = connections(&b, &["acquire"]);
         let released = connections(&a, &["release"]);
         let again = connections(&b, &["acquire"]);
         let alone = {

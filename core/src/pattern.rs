@@ -27,7 +27,7 @@ fn is_plain(pattern: &str) -> bool {
     let is_component =
         |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with('.') && !part.ends_with(".lock");
     name.starts_with("refs/")
-        && !name.starts_with("refs/fence/")
+        && !RefName::new(name.as_str()).is_lease()
         && pattern.matches('*').count() < 3
         && name.bytes().all(is_plain)
         && !name.contains("..")

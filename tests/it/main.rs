@@ -7,6 +7,7 @@ mod chaos;
 mod clock_ahead;
 mod clocks;
 mod commands;
+mod companion;
 mod contention;
 mod copies;
 mod doctor;

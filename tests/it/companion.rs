@@ -1,0 +1,106 @@
+//! The companion in its place, over whatever is there and wherever a host looks for it.
+
+use crate::support::{World, any_git, fixture, gits, tree, tree_without, write_script};
+use std::{fs, os::unix::fs::symlink};
+
+fn command(world: &World, name: &str) -> String {
+    world.ok(world.hook_program().arg(name).arg(world.server()))
+}
+
+/// As Gitea and Forgejo have them: each kind of hook runs a directory.
+fn world_of_a_forge() -> World {
+    let world = World::bare(&any_git(), &[]);
+    for kind in ["pre-receive", "post-receive"] {
+        fs::copy(fixture("dispatcher.sh"), world.hook(kind)).unwrap();
+        fs::create_dir(world.hook(&format!("{kind}.d"))).unwrap();
+        write_script(&world.hook(&format!("{kind}.d/forge")), "exit 0");
+    }
+    world
+}
+
+#[test]
+fn behind_a_dispatcher_the_companion_comes_first_and_the_gate_last() {
+    let world = world_of_a_forge();
+    // The queue's own name sorts before letters.
+    let undo = "while read -r old new ref; do git update-ref -d \"$ref\"; done; exit 0";
+    write_script(&world.hook("post-receive.d/01-queue"), undo);
+    let before = tree_without(&world.server(), &["fence"]);
+    command(&world, "install");
+    assert!(world.hook("post-receive.d/00-git-fence").exists());
+    assert!(world.hook("pre-receive.d/zz-git-fence").exists());
+    let again = tree(&world.server());
+    command(&world, "install");
+    assert!(tree(&world.server()) == again, "a second install changes nothing");
+    world.push_token("queue", "7").assert_landed();
+    assert_eq!(world.server_ref("refs/heads/queue"), None, "it was taken away");
+    world.push_token("queue", "7").assert_refused("FENCE-STALE");
+    let settled = world.events("push.settled");
+    assert_eq!((settled.len(), &settled[0]["evidence"]), (1, &"reported".into()));
+    // The forge writes its dispatchers anew; the gate is not harmed by that, but by one that is gone.
+    fs::remove_file(world.hook("post-receive.d/00-git-fence")).unwrap();
+    world.push_token("queue", "8").assert_refused("FENCE-BROKEN");
+    command(&world, "install");
+    world.push_token("queue", "8").assert_landed();
+    command(&world, "uninstall");
+    assert_eq!(tree_without(&world.server(), &["fence", "objects", "refs"]), tree_of(&before, &["objects", "refs"]));
+}
+
+fn tree_of(tree: &[(String, u32, Vec<u8>)], without: &[&str]) -> Vec<(String, u32, Vec<u8>)> {
+    let stays = |path: &str| !without.iter().any(|name| path == *name || path.starts_with(&format!("{name}/")));
+    tree.iter().filter(|(path, ..)| stays(path)).cloned().collect()
+}
+
+#[test]
+fn a_post_receive_that_was_there_runs_after_it_and_comes_back_to_the_byte() {
+    for git in gits() {
+        let world = World::bare(&git, &[]);
+        world.write_hook("pre-receive", "echo pre >>ran; cat >/dev/null");
+        world.write_hook("post-receive", "echo \"$0|$#|$GIT_PUSH_OPTION_0\" >>ran; cat >input; exit 7");
+        world.write_hook("helper", "exit 0");
+        let before = tree_without(&world.server(), &["fence"]);
+        command(&world, "install");
+        world.push_token("main", "5").assert_landed();
+        let tip = world.server_ref("refs/heads/main").unwrap();
+        let ran = fs::read_to_string(world.server().join("ran")).unwrap();
+        assert_eq!(ran, "pre\nhooks/kept-by-git-fence/post-receive|0|fence-token=5\n", "each once");
+        let zero = "0".repeat(tip.len());
+        let input = fs::read_to_string(world.server().join("input")).unwrap();
+        assert_eq!(input, format!("{zero} {tip} refs/heads/main\n"));
+        assert_eq!(world.events("push.settled").len(), 1);
+        command(&world, "uninstall");
+        let after = tree_without(&world.server(), &["fence", "objects", "refs", "ran", "input"]);
+        assert_eq!(after, tree_of(&before, &["objects", "refs"]));
+    }
+}
+
+/// The version before linked whatever lay beside a hook that it kept, a `post-receive` too. Taken for a kept hook, that
+/// link would lead the companion to itself.
+#[test]
+fn a_link_that_the_version_before_made_is_no_kept_hook() {
+    let world = World::bare(&any_git(), &[]);
+    world.write_hook("pre-receive", "cat >/dev/null");
+    command(&world, "install");
+    fs::remove_file(world.hook("post-receive")).unwrap();
+    symlink("../post-receive", world.hook("kept-by-git-fence/post-receive")).unwrap();
+    command(&world, "install");
+    world.push_token("main", "1").assert_landed();
+    // And where there was one beside it.
+    world.put_over("post-receive", "echo theirs >>ran");
+    command(&world, "install");
+    world.push_token("main", "2").assert_landed();
+    assert_eq!(fs::read_to_string(world.server().join("ran")).unwrap(), "theirs\n");
+    command(&world, "uninstall");
+    assert!(fs::read_to_string(world.hook("post-receive")).unwrap().contains("echo theirs"));
+}
+
+#[test]
+fn it_goes_where_git_looks_for_hooks() {
+    for git in gits() {
+        let world = World::bare(&git, &[]);
+        world.configure("core.hooksPath", "my-hooks");
+        command(&world, "install");
+        assert!(world.server().join("my-hooks/post-receive").exists());
+        world.push_token("main", "1").assert_landed();
+        assert_eq!(world.events("push.settled").len(), 1);
+    }
+}

@@ -35,63 +35,43 @@
 //! assert!(Token::parse(b"05").is_err());
 //! ```
 
-mod chain;
-mod decide;
-mod event;
-mod fence;
-mod filter;
-mod flight;
-mod fold;
-mod found;
-mod heirs;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../hostile/mod.rs"]
 pub mod hostile;
 mod lease;
-mod lease_record;
-mod lease_tally;
-mod length;
-mod names;
-mod object_id;
-mod offer;
-mod pattern;
-mod place;
-mod push;
-mod rules;
-mod settle;
-mod spread;
-mod stamp;
-mod tally;
-pub mod text;
-mod token;
-mod verdict;
+mod log;
+mod report;
+mod rule;
+mod value;
 
-pub use chain::{LineHash, hash_line};
-pub use decide::{Claim, Decision, decide, outdated};
-pub use event::{AskedRef, Event, LeaseLine, Line, Refused, Renewed, Stake, Who};
-pub use fence::Fence;
-pub use filter::Filter;
-pub use flight::{InFlight, Landed, Plan, PlannedRef, PushId};
-pub use fold::{FoldError, LOG_VERSION, State};
-pub use found::Found;
-pub use heirs::{Heir, KnownSettings, heirs};
-pub use lease::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
-pub use lease_record::{
+pub use lease::found::Found;
+pub use lease::record::{
     Beat, Format, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words,
     nonce_of, owner_name,
 };
-pub use lease_tally::LeaseTally;
-pub use length::length_of_time;
-pub use names::{FenceName, FenceNameError, RefName};
-pub use object_id::{ObjectId, ObjectIdError};
-pub use offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};
-pub use pattern::{pattern_flaw, pattern_matches};
-pub use place::{Place, ReceivePack, View};
-pub use push::{Command, Push, PushError};
-pub use rules::{Accept, Mode, Rules, Settings, Syslog, TokenKind, Trailers};
-pub use settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle, settle_as_reported};
-pub use spread::Spread;
-pub use stamp::{Stamp, boottime_offset_ns};
-pub use tally::{FenceTally, Observed, Tally};
-pub use token::{Mark, Token, TokenError};
-pub use verdict::{Code, HeldBy, MovedRef, Reject};
+pub use lease::rule::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
+pub use log::chain::{LineHash, hash_line};
+pub use log::event::{AskedRef, Event, LeaseLine, Line, Refused, Renewed, Stake, Who};
+pub use log::filter::Filter;
+pub use log::flight::{InFlight, Landed, Plan, PlannedRef, PushId};
+pub use log::fold::{FoldError, LOG_VERSION, State};
+pub use log::place::{Place, ReceivePack, View};
+pub use log::settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle, settle_as_reported};
+pub use log::stamp::{Stamp, boottime_offset_ns};
+pub use report::leases::LeaseTally;
+pub use report::spread::Spread;
+pub use report::tally::{FenceTally, Observed, Tally};
+pub use rule::decide::{Claim, Decision, decide, outdated};
+pub use rule::fence::Fence;
+pub use rule::heirs::{Heir, KnownSettings, heirs};
+pub use rule::offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};
+pub use rule::pattern::{pattern_flaw, pattern_matches};
+pub use rule::rules::{Accept, Mode, Rules, Settings, Syslog, TokenKind, Trailers};
+pub use rule::verdict::{Code, HeldBy, MovedRef, Reject};
+pub use value::length::length_of_time;
+pub use value::names::{FenceName, FenceNameError, RefName};
+pub use value::object_id::{ObjectId, ObjectIdError};
+pub use value::push::{Command, Push, PushError};
+pub use value::text;
+pub use value::token::{Mark, Token, TokenError};

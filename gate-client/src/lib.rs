@@ -9,52 +9,27 @@
 //! assert_eq!(option, "fence-token=repo:42"); // git push -o fence-token=repo:42
 //! ```
 
-mod acquiring;
-mod address;
-mod answer;
-mod cli;
-mod client;
 mod clock;
-mod command;
 mod commands;
-mod context;
 mod failure;
 mod git;
-mod heartbeat;
-mod held;
 mod helper;
-mod helper_protocol;
-mod holding;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../hostile/mod.rs"]
 pub mod hostile;
-mod inside;
-mod keeper;
-mod lfs;
-mod local;
-mod members;
-mod objects;
-mod outcome;
-mod pre_push;
-mod push;
+mod lease;
 mod random;
-mod reading;
 mod run;
-mod sending;
-mod signals;
-mod starter;
+mod store;
 mod surroundings;
-mod tree;
-mod turn;
-mod watch;
-mod wire;
 
 use git_fence_core::{FenceName, Token};
 use std::process::ExitCode;
 
 /// The program `git-fence`, which git runs for `git fence`.
 pub fn main() -> ExitCode {
-    cli::run(std::env::args_os().collect(), surroundings::Environment::read())
+    commands::cli::run(std::env::args_os().collect(), surroundings::Environment::read())
 }
 
 /// The program `git-remote-fence`, which git runs for URLs that start with `fence::`.

@@ -28,74 +28,15 @@
 //! `objects`), then `gate`, which works under the lock of `store`, makes sure of leases in `catch_up` and waits in `slot`; `record` and `voice` say what
 //! was decided. A heartbeat has no need of the slot: it turns off into `heartbeat`.
 
-mod audit;
-mod catch_up;
-mod checkpoint;
-mod cli;
-mod clock;
-mod companion;
-mod config;
-mod csv;
-mod directory;
-mod doctor;
-mod failure;
-mod fence_checks;
-mod figures;
-mod files;
-mod gate;
-mod gate_checks;
-mod git;
-mod heartbeat;
-mod history;
-mod hook_file;
+mod commands;
+mod host;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../hostile/mod.rs"]
 pub mod hostile;
-mod install;
-mod install_log;
-mod journal;
-mod kept_hook;
-mod kind;
-mod layout;
-mod leases;
-mod lock_checks;
-mod lock_holder;
-mod lookback;
-mod mend;
-mod moment;
-mod mutex;
-mod objects;
-mod plan;
-mod post_receive;
-mod pre_receive;
-mod process;
-mod prometheus;
-mod record;
-mod refs;
-mod repair;
+mod log;
+mod push;
 mod repository;
-mod revoke;
-mod select;
-mod settings;
-mod settings_checks;
-mod settling;
-mod slot;
-mod stats;
-mod status;
-mod store;
-mod surroundings;
-mod syslog;
-mod table;
-mod takeover;
-mod terminal;
-mod tokens;
-mod trailers;
-mod tree;
-mod turn;
-mod undo;
-mod uninstall;
-mod voice;
-mod whose;
 
 use git_fence_core::Reject;
 use std::{panic, process::ExitCode, sync::Mutex};
@@ -110,14 +51,14 @@ pub fn main() -> ExitCode {
         }
     }));
     let ran = panic::catch_unwind(|| {
-        let environment = surroundings::Environment::read();
-        cli::run(std::env::args_os().collect(), &environment)
+        let environment = host::surroundings::Environment::read();
+        commands::cli::run(std::env::args_os().collect(), &environment)
     });
     ran.unwrap_or_else(|_| {
         let place = PLACE.lock().map_or_else(|_| String::new(), |place| place.clone());
         let what = format!("git-fence-hook met a case that it does not know, at {place}");
         let mend = "nothing was written. Please report it with these lines".to_owned();
-        voice::refused(&Reject::Broken { what, mend }.into());
+        push::voice::refused(&Reject::Broken { what, mend }.into());
         ExitCode::FAILURE
     })
 }

@@ -1,0 +1,167 @@
+//! A lease whose ref is not where the log has it.
+
+use crate::{Fence, LeaseLine, Mark, ObjectId, Proposal, Rules, Stamp, Standing};
+
+/// A lease's ref, as somebody has found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// There is none, although the log knows a lease.
+    Nothing,
+    /// It shows another record than the log's.
+    Record(Proposal),
+}
+
+impl Fence<'_> {
+    /// Whether the lease's ref is where the log has it.
+    pub fn lease_is_at(&self, commit: Option<&ObjectId>) -> bool {
+        self.lease.and_then(|known| known.commit.as_ref()) == commit
+    }
+
+    /// The line that stamps a lease anew which was last heard of in the future: the clock was ahead then, and
+    /// the machine has been booted since. Without it the lease would be held until the clock has caught up.
+    pub fn lease_restamped(&self, rules: &Rules, now: &Stamp, pusher: &str) -> Option<LeaseLine> {
+        let known = self.lease.filter(|known| known.is_held() && known.heard.is_ahead_of(now))?;
+        let since = if known.since.is_ahead_of(now) { now } else { &known.since };
+        Some(LeaseLine {
+            fence: rules.fence.clone(),
+            push: None,
+            mark: self.mark,
+            standing: Standing { since: since.clone(), heard: now.clone(), ..known.clone() },
+            held_ms: None,
+            pusher: pusher.to_owned(),
+        })
+    }
+
+    /// The line that takes down what was `found`; from there on it counts.
+    ///
+    /// A lease that was there before the gate is heard of for the first time now. One that was set
+    /// back on the server keeps nobody's token from being too old: the mark remembers how far the
+    /// counter had come.
+    pub fn lease_found(&self, rules: &Rules, found: Found, now: &Stamp, pusher: &str) -> Option<LeaseLine> {
+        let line = |standing, mark: Mark| LeaseLine {
+            fence: rules.fence.clone(),
+            push: None,
+            mark: self.mark.max(mark),
+            standing,
+            held_ms: None,
+            pusher: pusher.to_owned(),
+        };
+        let Proposal { commit, parents, lease, .. } = match found {
+            Found::Nothing => {
+                let known = self.lease?.clone();
+                return Some(line(Standing { commit: None, ..known }, Mark::default()));
+            }
+            Found::Record(proposal) => proposal,
+        };
+        let is_same = |known: &&Standing| known.lease.id == lease.id;
+        let is_back = |known: &&Standing| {
+            lease.token < known.lease.token || (lease.token == known.lease.token && !is_same(known))
+        };
+        let came_to = self.lease.filter(is_back).map_or(Mark::default(), |known| known.lease.token.into());
+        let standing = Standing {
+            commit: Some(commit),
+            parent: parents.into_iter().next(),
+            since: self.lease.filter(is_same).map_or_else(|| now.clone(), |known| known.since.clone()),
+            heard: now.clone(),
+            progress: None,
+            beat: self.lease.filter(is_same).and_then(|known| known.beat.clone()),
+            lease,
+        };
+        let mark = rules.accept.mark_before(standing.lease.token).max(came_to);
+        Some(line(standing, mark))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Event, FenceName, LeaseState, State, lease::record::tests::lease, log::flight::tests::oid, next_token,
+    };
+
+    fn at(seconds: u64) -> Stamp {
+        Stamp { boot: "b".to_owned(), uptime_ms: seconds * 1000, unix_ms: seconds * 1000 }
+    }
+
+    fn record(id: u8, token: u64) -> Found {
+        let lease = lease(id, token, LeaseState::Held);
+        Found::Record(Proposal { commit: oid("c").unwrap(), parents: vec![], lease, proof: None })
+    }
+
+    fn after(known: Option<(u8, u64)>, mark: u64, found: Found) -> State {
+        let repo = FenceName::repo();
+        let mut state = State::default();
+        state.marks.insert(repo.clone(), Mark::at(mark).unwrap());
+        if let Some((id, token)) = known {
+            let lease = lease(id, token, LeaseState::Held);
+            let (since, heard) = (at(1), at(2));
+            let standing = Standing { commit: oid("a"), parent: None, lease, since, heard, progress: None, beat: None };
+            state.leases.insert(repo.clone(), standing);
+        }
+        let line = state.fence(&repo).lease_found(&Rules::for_repo(), found, &at(9), "anna");
+        if let Some(line) = line {
+            state.apply(1, "", &Event::LeaseFound(line)).unwrap();
+        }
+        state
+    }
+
+    #[test]
+    fn whatever_is_found_the_counter_never_goes_back() {
+        for (known, mark, found, marks, next) in [
+            // There before the gate.
+            (None, 0, record(1, 5), 4, 6),
+            (None, 9, record(1, 5), 9, 10),
+            // The line of a step was lost with the machine.
+            (Some((1, 5)), 4, record(1, 6), 5, 7),
+            (Some((1, 5)), 4, record(2, 6), 5, 7),
+            // Set back on the server.
+            (Some((2, 6)), 5, record(1, 5), 6, 7),
+            (Some((2, 6)), 5, record(1, 6), 6, 7),
+            (Some((2, 6)), 5, record(2, 5), 6, 7),
+            // Removed.
+            (Some((2, 6)), 5, Found::Nothing, 5, 7),
+            (None, 5, Found::Nothing, 5, 6),
+        ] {
+            let state = after(known, mark, found.clone());
+            let fence = state.fence(&FenceName::repo());
+            assert_eq!(fence.mark.get(), marks, "{known:?} {found:?}");
+            let last = fence.lease.map(|lease| lease.lease.token);
+            assert_eq!(next_token(last, fence.mark).unwrap().get(), next, "{known:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_lease_from_the_future_is_stamped_anew_and_no_other() {
+        let repo = FenceName::repo();
+        let booted = |seconds: u64| Stamp { boot: "later".to_owned(), uptime_ms: 1, unix_ms: seconds * 1000 };
+        let restamped = |state: &State, now: &Stamp| state.fence(&repo).lease_restamped(&Rules::for_repo(), now, "x");
+        // Since 1, heard of at 2.
+        let mut state = after(Some((1, 5)), 4, Found::Nothing);
+        for now in [booted(2), booted(9), at(2)] {
+            assert_eq!(restamped(&state, &now), None, "{now:?}");
+        }
+        let line = restamped(&state, &booted(1)).unwrap();
+        assert_eq!((&line.standing.since, &line.standing.heard), (&at(1), &booted(1)));
+        let line = restamped(&state, &booted(0)).unwrap();
+        assert_eq!((&line.standing.since, &line.standing.heard), (&booted(0), &booted(0)));
+        state.apply(2, "", &Event::LeaseFound(line)).unwrap();
+        let lease = state.fence(&repo).lease.unwrap();
+        assert_eq!(lease.heard, booted(0), "what was heard later by a wrong clock counts no more");
+        assert_eq!((lease.lease.token.get(), state.fence(&repo).mark.get()), (5, 4));
+        assert_eq!(restamped(&state, &booted(0)), None);
+    }
+
+    #[test]
+    fn what_is_found_is_heard_of_now_and_a_known_owner_keeps_its_time() {
+        let repo = FenceName::repo();
+        for (known, since) in [(None, 9), (Some((2, 5)), 9), (Some((1, 5)), 1)] {
+            let state = after(known, 0, record(1, 6));
+            let lease = state.fence(&repo).lease.unwrap();
+            assert_eq!((lease.since.clone(), lease.heard.clone()), (at(since), at(9)), "{known:?}");
+            assert!(state.fence(&repo).lease_is_at(oid("c").as_ref()));
+        }
+        let gone = after(Some((2, 6)), 5, Found::Nothing);
+        assert_eq!(gone.fence(&repo).lease.unwrap().heard, at(2), "whose ref is gone has said nothing");
+        assert!(gone.fence(&repo).lease_is_at(None));
+    }
+}

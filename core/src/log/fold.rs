@@ -1,0 +1,412 @@
+//! The state of all fences: the fold of the log.
+
+use crate::{
+    Event, FenceName, Heir, InFlight, KnownSettings, Landed, LeaseLine, Mark, PushId, Renewed, Standing, TokenKind,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of the log's format that this code writes and reads.
+pub const LOG_VERSION: u32 = 1;
+
+/// Where all fences of a repository stand.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct State {
+    /// The marks of the fences that have been written to.
+    pub marks: BTreeMap<FenceName, Mark>,
+    /// The leases of the fences that have granted one, as they stand.
+    #[serde(default)]
+    pub leases: BTreeMap<FenceName, Standing>,
+    /// The kind of tokens that each fence takes, where that is decided.
+    #[serde(default)]
+    pub kinds: BTreeMap<FenceName, TokenKind>,
+    /// The pushes that have been let through and not settled, oldest first.
+    pub in_flight: Vec<InFlight>,
+    /// The settings of the last push.
+    pub settings: Option<KnownSettings>,
+    /// The line since which they are in force.
+    pub settings_since: u64,
+    /// The fences that were given refs of others since pushes in flight were let through: what these move counts for
+    /// the heirs as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heirs: Vec<Heir>,
+}
+
+/// Why a line does not follow from those before it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// Written by a version that this one does not know.
+    #[error("the log is of version {0}, and this git-fence-hook knows version {LOG_VERSION}")]
+    Version(u32),
+    /// A push that is not in flight cannot be settled.
+    #[error("push {0} is settled but was not in flight")]
+    NotInFlight(PushId),
+    /// A push's id is the number of its line.
+    #[error("push {0} is accepted in line {1}")]
+    WrongId(PushId, u64),
+}
+
+impl State {
+    /// Takes the event of line `seq`, written at `time`, into account.
+    pub fn apply(&mut self, seq: u64, time: &str, event: &Event) -> Result<(), FoldError> {
+        match event {
+            Event::LogBegun { version, .. } | Event::LogRotated { version, .. } if *version != LOG_VERSION => {
+                return Err(FoldError::Version(*version));
+            }
+            Event::LogBegun { .. }
+            | Event::LogRecovered { .. }
+            | Event::LogRepaired { .. }
+            | Event::PushRejected(_)
+            | Event::PushObserved(_)
+            | Event::PushEvicted { .. } => {}
+            Event::LogRotated { state, .. } => *self = State::clone(state).with_kinds(),
+            Event::MarkLowered { fence, mark, .. } => _ = self.marks.insert(fence.clone(), *mark),
+            Event::SettingsChanged { settings, digest, heirs } => {
+                self.settings = Some(KnownSettings::of(settings, digest.clone()));
+                self.settings_since = seq;
+                self.inherit(heirs);
+            }
+            Event::MarkRaised { fence, mark, .. } => self.raise(fence, *mark),
+            Event::TokensChanged { fence, tokens, mark, .. } => {
+                self.kinds.insert(fence.clone(), *tokens);
+                self.raise(fence, *mark);
+            }
+            Event::LeaseGranted(line)
+            | Event::LeaseAdvanced(line)
+            | Event::LeaseReleased(line)
+            | Event::LeaseRevoked(line) => self.move_lease(line),
+            Event::LeaseFound(line) => self.find_lease(line),
+            Event::LeaseRenewed(Renewed { fence, lease, heard, progress, holder, .. }) => {
+                if let Some(standing) = self.leases.get_mut(fence).filter(|standing| standing.lease.id == *lease) {
+                    standing.heard = heard.clone();
+                    standing.progress.clone_from(progress);
+                    standing.beat.clone_from(holder);
+                }
+            }
+            Event::PushAccepted { push, .. } if push.0 != seq => return Err(FoldError::WrongId(*push, seq)),
+            Event::PushAccepted { push, stake, also, leases, who, plan, receive_pack, place, .. } => {
+                self.in_flight.push(InFlight {
+                    push: *push,
+                    time: time.to_owned(),
+                    stakes: [std::slice::from_ref(stake), also].concat(),
+                    plan: plan.clone(),
+                    leases: leases.clone(),
+                    who: who.clone(),
+                    place: place.clone(),
+                    receive_pack: *receive_pack,
+                    landed: Landed::default(),
+                });
+            }
+            Event::PushLanded { push, stake, also, spent, moved, .. } => {
+                for stake in std::iter::once(stake).chain(also) {
+                    self.raise_by(*push, &stake.fence, stake.mark);
+                }
+                if let Some(flight) = self.in_flight.iter_mut().find(|flight| flight.push == *push) {
+                    flight.landed = Landed { spent: spent.clone(), moved: *moved };
+                }
+            }
+            Event::PushSettled { push, spent, .. } => {
+                let at = self.in_flight.iter().position(|flight| flight.push == *push);
+                let flight = self.in_flight.remove(at.ok_or(FoldError::NotInFlight(*push))?);
+                for (fence, token) in spent.iter().filter_map(|fence| Some((fence, flight.token_for(fence)?))) {
+                    let mark = self.fence(fence).mark.after(token);
+                    self.raise_by(*push, fence, mark);
+                    // A token of a lease moves refs together with it: that line decides.
+                    if !flight.leases.iter().any(|change| change.fence == *fence) {
+                        self.kinds.entry(fence.clone()).or_insert(TokenKind::Own);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each heir begins where the giver stands: at its mark, and at what it has granted.
+    fn inherit(&mut self, heirs: &[Heir]) {
+        for Heir { fence, giver } in heirs {
+            let granted = self.leases.get(giver).map_or(Mark::default(), |standing| standing.lease.token.into());
+            let mark = self.fence(giver).mark.max(granted);
+            self.raise(fence, mark);
+        }
+        // Those of before are needed as long as a push of before may land.
+        if self.in_flight.is_empty() {
+            self.heirs.clear();
+        }
+        self.heirs.extend_from_slice(heirs);
+    }
+
+    /// Raises a mark by what `push` has done. If that was let through under earlier settings, its refs may be somebody
+    /// else's by now, whose mark rises with it.
+    fn raise_by(&mut self, push: PushId, fence: &FenceName, mark: Mark) {
+        self.raise(fence, mark);
+        if push.0 >= self.settings_since {
+            return;
+        }
+        let mut raised = vec![fence.clone()];
+        for Heir { fence, giver } in self.heirs.clone() {
+            if raised.contains(&giver) {
+                self.raise(&fence, mark);
+                raised.push(fence);
+            }
+        }
+    }
+
+    fn raise(&mut self, fence: &FenceName, mark: Mark) {
+        let old = self.marks.entry(fence.clone()).or_default();
+        *old = (*old).max(mark);
+    }
+
+    /// A beat may have come between the push that moved the lease and its settlement.
+    fn move_lease(&mut self, line: &LeaseLine) {
+        let mut standing = line.standing.clone();
+        if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
+            standing.heard = standing.heard.or_later(&before.heard);
+        }
+        self.find_lease(&LeaseLine { standing, ..line.clone() });
+    }
+
+    /// What was found counts as it is, also where it was heard of later by a clock that was wrong.
+    fn find_lease(&mut self, line: &LeaseLine) {
+        let mut standing = line.standing.clone();
+        if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
+            standing.progress.clone_from(&before.progress);
+            standing.beat = before.beat.clone().or(standing.beat);
+        }
+        self.leases.insert(line.fence.clone(), standing);
+        match line.push {
+            Some(push) => self.raise_by(push, &line.fence, line.mark),
+            None => self.raise(&line.fence, line.mark),
+        }
+        // Of a push that is still under way, its lease may have moved before its other refs.
+        if let Some(flight) = self.in_flight.iter_mut().find(|flight| Some(flight.push) == line.push) {
+            flight.leases.retain(|change| change.fence != line.fence);
+        }
+        let is_decided = self.kinds.contains_key(&line.fence) && self.knows_kinds();
+        if !is_decided {
+            self.kinds.insert(line.fence.clone(), TokenKind::Lease);
+        }
+    }
+
+    /// Whether the lines are those of a gate that holds a fence to one kind of tokens. Its first line is that
+    /// the settings have changed: by this one. Before, a lease closed its fence to other tokens at any time.
+    fn knows_kinds(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.one_kind)
+    }
+
+    /// The kinds of a state that was written before there were any. Whether a mark was raised or written to
+    /// cannot be told there.
+    fn with_kinds(mut self) -> State {
+        if !self.knows_kinds() {
+            let written = self.marks.iter().filter(|(_, mark)| **mark > Mark::default());
+            let own = written.map(|(fence, _)| (fence.clone(), TokenKind::Own));
+            let lease = self.leases.keys().map(|fence| (fence.clone(), TokenKind::Lease));
+            self.kinds = own.chain(lease).chain(self.kinds.clone()).collect();
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Evidence, Source, log::flight::tests::in_flight};
+
+    fn accepted(seq: u64, token: Option<u64>) -> Event {
+        let InFlight { push, stakes, plan, leases, who, place, receive_pack, .. } =
+            in_flight(seq, token, &[("refs/heads/a", "a", "b")]);
+        Event::PushAccepted {
+            push,
+            stake: stakes[0].clone(),
+            also: vec![],
+            leases,
+            code: None,
+            reason: None,
+            source: Source::Option,
+            who,
+            plan,
+            receive_pack,
+            place,
+            elapsed_us: 1,
+        }
+    }
+
+    fn settled(push: u64, token: Option<u64>, moved: bool) -> Event {
+        Event::PushSettled {
+            push: PushId(push),
+            stake: in_flight(push, token, &[]).stakes.remove(0),
+            also: vec![],
+            spent: if moved { vec![FenceName::repo()] } else { vec![] },
+            moved: usize::from(moved),
+            count: 1,
+            evidence: Evidence::ReceivePackGone,
+        }
+    }
+
+    fn fold(events: &[Event]) -> Result<State, FoldError> {
+        let mut state = State::default();
+        for (at, event) in events.iter().enumerate() {
+            state.apply(at as u64 + 1, "2026-01-01T00:00:00.000Z", event)?;
+        }
+        Ok(state)
+    }
+
+    fn mark(state: &State) -> u64 {
+        state.fence(&FenceName::repo()).mark.get()
+    }
+
+    #[test]
+    fn settings_of_nothing_are_none_with_a_checkpoint_and_without() {
+        let state =
+            fold(&[Event::SettingsChanged { settings: serde_json::Value::Null, digest: None, heirs: vec![] }]).unwrap();
+        let json = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
+    }
+
+    #[test]
+    fn accepting_takes_the_slot_and_leaves_the_mark() {
+        let state = fold(&[accepted(1, Some(5))]).unwrap();
+        assert!(state.fence(&FenceName::repo()).is_occupied());
+        assert_eq!(mark(&state), 0);
+    }
+
+    #[test]
+    fn settling_frees_the_slot_and_moves_the_mark_only_if_a_ref_moved() {
+        let state = fold(&[accepted(1, Some(5)), settled(1, Some(5), true)]).unwrap();
+        assert!(!state.fence(&FenceName::repo()).is_occupied());
+        assert_eq!(mark(&state), 5);
+        assert_eq!(mark(&fold(&[accepted(1, Some(5)), settled(1, Some(5), false)]).unwrap()), 0);
+        assert_eq!(mark(&fold(&[accepted(1, None), settled(1, None, true)]).unwrap()), 0);
+    }
+
+    #[test]
+    fn the_mark_never_goes_down_even_when_a_stale_push_was_only_observed() {
+        let events = [accepted(1, Some(5)), settled(1, Some(5), true), accepted(3, Some(4)), settled(3, Some(4), true)];
+        assert_eq!(mark(&fold(&events).unwrap()), 5);
+    }
+
+    #[test]
+    fn raising_a_mark_never_lowers_it() {
+        let raised = |to: u64| Event::MarkRaised {
+            fence: FenceName::repo(),
+            mark: crate::Token::try_from(to).unwrap().into(),
+            reason: "a lease was there".to_owned(),
+            pusher: "anna".to_owned(),
+        };
+        assert_eq!(mark(&fold(&[raised(7)]).unwrap()), 7);
+        assert_eq!(mark(&fold(&[raised(7), raised(3)]).unwrap()), 7);
+    }
+
+    fn lease_line(make: fn(LeaseLine) -> Event) -> Event {
+        let now = crate::Stamp { boot: String::new(), uptime_ms: 0, unix_ms: 0 };
+        let lease = crate::lease::record::tests::lease(1, 6, crate::LeaseState::Held);
+        let standing =
+            Standing { commit: None, parent: None, lease, since: now.clone(), heard: now, progress: None, beat: None };
+        let (fence, mark, pusher) = (FenceName::repo(), Mark::default(), String::new());
+        make(LeaseLine { fence, push: None, mark, standing, held_ms: None, pusher })
+    }
+
+    fn kind(state: &State) -> Option<TokenKind> {
+        state.fence(&FenceName::repo()).kind
+    }
+
+    fn settings(tokens: bool) -> Event {
+        let fence = if tokens { serde_json::json!({ "tokens": "any" }) } else { serde_json::json!({}) };
+        Event::SettingsChanged { settings: serde_json::json!({ "fences": [fence] }), digest: None, heirs: vec![] }
+    }
+
+    #[test]
+    fn the_first_that_lands_decides_the_kind_of_tokens_and_raising_a_mark_does_not() {
+        let raised = Event::MarkRaised {
+            fence: FenceName::repo(),
+            mark: Mark::at(7).unwrap(),
+            reason: String::new(),
+            pusher: String::new(),
+        };
+        assert_eq!(kind(&fold(&[settings(true), raised, accepted(3, Some(9))]).unwrap()), None);
+        assert_eq!(kind(&fold(&[settings(true), accepted(2, Some(5)), settled(2, Some(5), false)]).unwrap()), None);
+        assert_eq!(kind(&fold(&[settings(true), accepted(2, None), settled(2, None, true)]).unwrap()), None);
+        let own = [settings(true), accepted(2, Some(5)), settled(2, Some(5), true)];
+        assert_eq!(kind(&fold(&own).unwrap()), Some(TokenKind::Own));
+        for make in [Event::LeaseGranted as fn(LeaseLine) -> Event, Event::LeaseFound] {
+            let leased = [settings(true), lease_line(make), accepted(3, Some(6)), settled(3, Some(6), true)];
+            assert_eq!(kind(&fold(&leased).unwrap()), Some(TokenKind::Lease));
+            // One that turns up where the kind is decided does not decide it again.
+            let late = [&own[..], &[lease_line(make)]].concat();
+            assert_eq!(kind(&fold(&late).unwrap()), Some(TokenKind::Own));
+        }
+    }
+
+    /// Then, a lease closed its fence to other tokens whenever it came.
+    #[test]
+    fn in_a_log_of_the_version_before_a_lease_on_record_means_lease() {
+        let own = [settings(false), accepted(2, Some(5)), settled(2, Some(5), true)];
+        assert_eq!(kind(&fold(&own).unwrap()), Some(TokenKind::Own));
+        let both = [&own[..], &[lease_line(Event::LeaseGranted)]].concat();
+        assert_eq!(kind(&fold(&both).unwrap()), Some(TokenKind::Lease));
+        assert_eq!(kind(&fold(&[&both[..], &[settings(true)]].concat()).unwrap()), Some(TokenKind::Lease));
+        // And where all that is left of its lines is what they add up to.
+        for (events, expected) in [(&own[..], TokenKind::Own), (&both[..], TokenKind::Lease)] {
+            let mut state = fold(events).unwrap();
+            state.kinds.clear();
+            let (file, pusher) = (String::new(), String::new());
+            let rotated = Event::LogRotated { version: LOG_VERSION, file, state: Box::new(state), pusher };
+            assert_eq!(kind(&fold(&[rotated]).unwrap()), Some(expected));
+        }
+    }
+
+    /// Its refs may belong to another fence by now.
+    #[test]
+    fn a_push_from_before_a_change_of_settings_occupies_every_fence() {
+        let other = FenceName::parse(b"other").unwrap();
+        let changed = |n: u64| Event::SettingsChanged { settings: n.into(), digest: None, heirs: vec![] };
+        let state = fold(&[changed(1), accepted(2, Some(5))]).unwrap();
+        assert!(!state.fence(&other).is_occupied());
+        let state = fold(&[changed(1), accepted(2, Some(5)), changed(2)]).unwrap();
+        assert!(state.fence(&other).is_occupied());
+    }
+
+    /// Also by what a push of before does when it lands at last, and not by what comes after the change.
+    #[test]
+    fn whoever_is_given_refs_begins_at_the_givers_mark() {
+        let trunk = FenceName::parse(b"trunk").unwrap();
+        let given = Event::SettingsChanged {
+            settings: 1.into(),
+            digest: None,
+            heirs: vec![Heir { fence: trunk.clone(), giver: FenceName::repo() }],
+        };
+        let landed = |seq: u64, token: u64| [accepted(seq, Some(token)), settled(seq, Some(token), true)];
+        let marks = |events: &[Event]| {
+            let state = fold(events).unwrap();
+            (mark(&state), state.fence(&trunk).mark.get())
+        };
+        let [first, over] = landed(1, 5);
+        assert_eq!(marks(&[first.clone(), over.clone(), given.clone()]), (5, 5));
+        assert_eq!(marks(&[first.clone(), given.clone(), over.clone()]), (5, 5), "it landed after the change");
+        let [later, later_over] = landed(4, 9);
+        assert_eq!(marks(&[first, over, given, later, later_over]), (9, 5));
+    }
+
+    #[test]
+    fn a_line_that_does_not_follow_is_an_error() {
+        assert_eq!(fold(&[settled(7, None, true)]), Err(FoldError::NotInFlight(PushId(7))));
+        assert_eq!(fold(&[accepted(7, None)]), Err(FoldError::WrongId(PushId(7), 1)));
+        let future = Event::LogBegun { version: 2, pusher: "x".to_owned() };
+        assert_eq!(fold(&[future]), Err(FoldError::Version(2)));
+    }
+
+    #[test]
+    fn a_line_is_flat_json_and_reads_back_as_itself() {
+        let line = crate::Line {
+            seq: 1,
+            time: "2026-01-01T00:00:00.000Z".to_owned(),
+            event: accepted(1, Some(u64::try_from(i64::MAX).unwrap())),
+            prev: crate::LineHash::none(),
+        };
+        let json = serde_json::to_value(&line).unwrap();
+        assert_eq!(json["event"], "push.accepted");
+        assert_eq!(json["fence"], "repo");
+        assert_eq!(json["token"], i64::MAX);
+        assert_eq!(json["refs"][0]["name"], "refs/heads/a");
+        assert_eq!(serde_json::from_str::<crate::Line>(&json.to_string()).unwrap(), line);
+    }
+}

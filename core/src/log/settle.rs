@@ -1,0 +1,308 @@
+//! What became of a push.
+//!
+//! Git's own word counts first: after a push it lists the refs that it has updated. Comparing refs is for pushes of
+//! which git never gave word (the client was gone, a process was killed), because whatever moves a ref back in
+//! between makes it look as if nothing had moved.
+
+use crate::{Event, FenceName, InFlight, Landed, LeaseChange, LeasePart, ObjectId, PlannedRef, Push, Stake, State};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+/// How a push is known to be over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evidence {
+    /// Git has listed the refs that it has updated.
+    Reported,
+    /// Every planned ref shows its new value: nothing is left to move.
+    RefsMoved,
+    /// Its receive-pack is gone.
+    ReceivePackGone,
+    /// The machine it ran on has been booted since.
+    Rebooted,
+    /// It cannot be seen from here, and `fence.wait` has passed (the bounded form).
+    TimePassed,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settlement {
+    /// The fences of which a ref moved, in the order of the push's stakes.
+    pub spent: Vec<FenceName>,
+    /// How many refs moved.
+    pub moved: usize,
+    /// What became of leases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseChange>,
+}
+
+impl Settlement {
+    /// The lines that say what became of `flight`; `state` is what was known before. A log that ends
+    /// between them is put right by the next look at the lease's ref.
+    pub fn on_record(self, flight: &InFlight, state: &State, count: usize, evidence: Evidence) -> Vec<Event> {
+        let (stake, also) = self.stakes_after(flight, state);
+        let Settlement { spent, moved, leases } = self;
+        let settled = Event::PushSettled { push: flight.push, stake, also, spent, moved, count, evidence };
+        followed_by(settled, &leases, flight, state)
+    }
+
+    /// The lines that say what has moved of `flight`, which is still under way.
+    pub fn so_far(self, flight: &InFlight, state: &State, count: usize) -> Vec<Event> {
+        let (stake, also) = self.stakes_after(flight, state);
+        let Settlement { spent, moved, leases } = self;
+        let landed = Event::PushLanded { push: flight.push, stake, also, spent, moved, count, settled_as: None };
+        followed_by(landed, &leases, flight, state)
+    }
+
+    /// The line that says that `flight` moved more than `known`, what it had been settled as; none if it did not.
+    /// What became of its leases is found by the next look at their refs; the marks remember how far they came.
+    pub fn after_all(mut self, flight: &InFlight, known: &Landed, state: &State, count: usize) -> Option<Event> {
+        self.spent.retain(|fence| !known.spent.contains(fence));
+        if self.spent.is_empty() && self.moved <= known.moved {
+            return None;
+        }
+        let (stake, also) = self.stakes_after(flight, state);
+        let Settlement { spent, moved, .. } = self;
+        let settled_as = Some(known.moved);
+        Some(Event::PushLanded { push: flight.push, stake, also, spent, moved, count, settled_as })
+    }
+
+    /// The first stake of the push and the others, each with its fence's mark as it is from here on.
+    fn stakes_after(&self, flight: &InFlight, state: &State) -> (Stake, Vec<Stake>) {
+        let mut stakes = flight.stakes.iter().map(|stake| {
+            let raised = self.leases.iter().filter(|change| change.fence == stake.fence).map(|change| change.raises_to);
+            let mark = raised.fold(state.fence(&stake.fence).mark, Ord::max);
+            let spent = stake.token.filter(|_| self.spent.contains(&stake.fence));
+            Stake { mark: spent.map_or(mark, |token| mark.after(token)), ..stake.clone() }
+        });
+        let first = stakes.next().expect("a push in flight has a stake in at least one fence");
+        (first, stakes.collect())
+    }
+}
+
+fn followed_by(event: Event, leases: &[LeaseChange], flight: &InFlight, state: &State) -> Vec<Event> {
+    let leases = leases.iter().map(|change| change.on_record(Some(flight.push), &flight.who.pusher, state));
+    std::iter::once(event).chain(leases).collect()
+}
+
+/// Settles a push on git's word: `reported` is the list of refs that git has updated.
+///
+/// A ref counts as moved when it is listed and was not at its new value from the start: git also lists what stays
+/// where it is. Whoever puts it back afterwards changes nothing.
+pub fn settle_as_reported(flight: &InFlight, plan: &[PlannedRef], reported: &Push) -> Settlement {
+    let listed: HashSet<_> = reported.commands.iter().map(|command| (&command.name, &command.new)).collect();
+    of_those(flight, plan, |_, planned| {
+        planned.old != planned.new && listed.contains(&(planned.via.as_ref().unwrap_or(&planned.name), &planned.new))
+    })
+}
+
+/// Compares what the refs were when the push was let through with what they are now (`seen`, in the
+/// order of `plan`). A token is spent where one of its fence's refs differs, and only there.
+///
+/// Only for pushes that are over, and with the lock held: while the push is in its slot nobody else
+/// moves these refs, so a difference is its doing. Heartbeats alone take no slot.
+pub fn settle(flight: &InFlight, plan: &[PlannedRef], seen: &[Option<ObjectId>]) -> Settlement {
+    of_those(flight, plan, |at, planned| seen.get(at).is_some_and(|now| is_its_doing(planned, now)))
+}
+
+/// What a push that is still under way has moved already, if that is more than is known.
+///
+/// Git may update refs one by one, with hooks in between: one that has moved and is put back while the push stalls
+/// at the next would be forgotten.
+pub fn landed_so_far(flight: &InFlight, plan: &[PlannedRef], seen: &[Option<ObjectId>]) -> Option<Settlement> {
+    let shows = |at: usize, planned: &PlannedRef| planned.old != planned.new && seen.get(at) == Some(&planned.new);
+    let landed = of_those(flight, plan, shows);
+    (landed.spent.len() > flight.landed.spent.len() || !landed.leases.is_empty()).then_some(landed)
+}
+
+/// The settlement in which the refs of the plan that `has_moved` have moved, and what is known to have.
+fn of_those(flight: &InFlight, plan: &[PlannedRef], has_moved: impl Fn(usize, &PlannedRef) -> bool) -> Settlement {
+    let moved = plan.iter().enumerate().filter(|(at, planned)| has_moved(*at, planned)).map(|(_, planned)| planned);
+    let moved: Vec<&PlannedRef> = moved.collect();
+    let fences: HashSet<&FenceName> = moved.iter().map(|planned| &planned.fence).chain(&flight.landed.spent).collect();
+    let has_landed = |change: &&LeaseChange| {
+        let name = LeasePart::Lease.of(&change.fence);
+        moved.iter().any(|planned| planned.name == name)
+    };
+    Settlement {
+        spent: flight.stakes.iter().map(|stake| &stake.fence).filter(|fence| fences.contains(fence)).cloned().collect(),
+        moved: moved.len().max(flight.landed.moved),
+        leases: flight.leases.iter().filter(has_landed).cloned().collect(),
+    }
+}
+
+/// Where a lease's ref is not where it was and not where the push was to move it either, somebody has written to it
+/// on the server since; that is found by the next look, and the counter has not stood still.
+fn is_its_doing(planned: &PlannedRef, now: &Option<ObjectId>) -> bool {
+    let is_beat = matches!(LeasePart::in_name(&planned.name), Some((_, LeasePart::Beat)));
+    planned.old != *now && (!is_beat || planned.new == *now)
+}
+
+/// Whether the refs alone say that the push is over: each shows its new value.
+///
+/// A ref that was at its new value from the start says nothing. It may have been named with a lie
+/// about its old value, and the push that looks finished could still delete or create it later.
+/// With such a ref in the plan only the end of the receive-pack counts.
+///
+/// `seen` is in the order of `plan`.
+pub fn refs_say_over(plan: &[PlannedRef], seen: &[Option<ObjectId>]) -> bool {
+    plan.iter().zip(seen).all(|(planned, now)| planned.old != planned.new && planned.new == *now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::flight::tests::*;
+
+    fn values(fills: &str) -> Vec<Option<ObjectId>> {
+        fills.chars().map(|fill| oid(&fill.to_string())).collect()
+    }
+
+    fn over(flight: &InFlight, fills: &str) -> bool {
+        refs_say_over(&flight.plan.refs, &values(fills))
+    }
+
+    #[test]
+    fn a_token_is_spent_when_a_ref_moved_and_only_then() {
+        let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "0", "c")]);
+        for (seen, moved) in [("a0", 0), ("b0", 1), ("ac", 1), ("bc", 2)] {
+            let settlement = settle(&flight, &flight.plan.refs, &values(seen));
+            assert_eq!(settlement.moved, moved, "{seen}");
+            assert_eq!(settlement.spent.is_empty(), moved == 0, "{seen}");
+        }
+    }
+
+    /// The holder's heartbeat goes on while its push stalls. That is not the push's doing.
+    #[test]
+    fn a_beat_that_somebody_else_moved_spends_nothing() {
+        let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/fence/repo/beat", "c", "d")]);
+        for (seen, moved) in [("ac", 0), ("ae", 0), ("ad", 1), ("be", 1), ("bd", 2)] {
+            assert_eq!(settle(&flight, &flight.plan.refs, &values(seen)).moved, moved, "{seen}");
+        }
+    }
+
+    #[test]
+    fn a_lease_has_moved_unless_its_ref_is_where_it_was() {
+        let mut flight = in_flight(1, None, &[("refs/fence/repo/lease", "a", "b"), ("refs/fence/repo/beat", "c", "d")]);
+        let now = crate::Stamp { boot: String::new(), uptime_ms: 0, unix_ms: 0 };
+        let lease = crate::lease::record::tests::lease(1, 5, crate::LeaseState::Held);
+        flight.leases.push(LeaseChange {
+            fence: FenceName::repo(),
+            change: crate::LeaseMove::Grant,
+            standing: crate::Standing {
+                commit: oid("b"),
+                parent: None,
+                lease,
+                since: now.clone(),
+                heard: now,
+                progress: None,
+                beat: None,
+            },
+            raises_to: crate::Mark::at(4).unwrap(),
+        });
+        // "0" is no ref: somebody has removed it since, and the token was granted all the same.
+        for (seen, landed) in
+            [("ac", false), ("ae", false), ("ad", false), ("bd", true), ("be", true), ("0d", true), ("ed", true)]
+        {
+            assert_eq!(settle(&flight, &flight.plan.refs, &values(seen)).leases.len(), usize::from(landed), "{seen}");
+        }
+    }
+
+    #[test]
+    fn each_fence_is_spent_by_its_own_refs() {
+        let deploy = FenceName::parse(b"deploy").unwrap();
+        let mut flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/d", "a", "b")]);
+        flight.plan.refs[1].fence = deploy.clone();
+        flight.stakes.push(Stake { fence: deploy.clone(), ..flight.stakes[0].clone() });
+        assert_eq!(settle(&flight, &flight.plan.refs, &values("ab")).spent, [deploy]);
+        assert_eq!(settle(&flight, &flight.plan.refs, &values("ba")).spent, [FenceName::repo()]);
+    }
+
+    #[test]
+    fn over_means_that_every_ref_shows_its_new_value() {
+        let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "c", "0")]);
+        assert!(over(&flight, "b0"));
+        assert!(!over(&flight, "bc"));
+        assert!(!over(&flight, "a0"));
+        assert!(!over(&flight, "d0"));
+    }
+
+    /// `0 -> current tip`: were it called over, its slot would be free, the next push could delete
+    /// the ref, and the liar, still alive, could then create it with the older token.
+    #[test]
+    fn a_ref_that_had_its_new_value_from_the_start_says_nothing() {
+        let liar = in_flight(1, Some(5), &[("refs/heads/a", "a", "a")]);
+        assert!(!over(&liar, "a"));
+        let half = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "0", "0")]);
+        assert!(!over(&half, "b0"));
+        assert_eq!(settle(&liar, &liar.plan.refs, &values("a")).moved, 0);
+    }
+
+    fn reported(lines: &[(&str, &str)]) -> Push {
+        let command = |(name, fill): &(&str, &str)| crate::Command {
+            name: crate::RefName::new(*name),
+            claimed: None,
+            new: oid(fill),
+        };
+        Push { commands: lines.iter().map(command).collect() }
+    }
+
+    #[test]
+    fn gits_word_counts_and_what_stays_where_it_is_has_not_moved() {
+        let mut flight = in_flight(
+            1,
+            Some(5),
+            &[("refs/heads/a", "a", "b"), ("refs/heads/b", "c", "c"), ("refs/heads/d", "e", "0")],
+        );
+        flight.plan.refs[2].via = Some(crate::RefName::new("refs/heads/link"));
+        for (lines, moved) in [
+            (&[][..], 0),
+            (&[("refs/heads/a", "b")], 1),
+            (&[("refs/heads/a", "b"), ("refs/heads/b", "c"), ("refs/heads/link", "0")], 2),
+            (&[("refs/heads/b", "c")], 0),
+            (&[("refs/heads/a", "9"), ("refs/heads/x", "b")], 0),
+            (&[("refs/heads/d", "0")], 0),
+        ] {
+            let settlement = settle_as_reported(&flight, &flight.plan.refs, &reported(lines));
+            assert_eq!(settlement.moved, moved, "{lines:?}");
+            assert_eq!(settlement.spent.is_empty(), moved == 0, "{lines:?}");
+        }
+    }
+
+    /// One ref has moved, and the push stalls at the next. What is put back meanwhile has moved all the same.
+    #[test]
+    fn what_has_landed_stays_landed() {
+        let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "0", "c")]);
+        assert_eq!(landed_so_far(&flight, &flight.plan.refs, &values("a0")), None);
+        assert_eq!(landed_so_far(&flight, &flight.plan.refs, &values("e0")), None, "that is somebody else's value");
+        let landed = landed_so_far(&flight, &flight.plan.refs, &values("b0")).unwrap();
+        assert_eq!((landed.moved, landed.spent.len()), (1, 1));
+
+        let mut state = State { in_flight: vec![flight.clone()], ..State::default() };
+        for event in landed.so_far(&flight, &state.clone(), 2) {
+            state.apply(2, "", &event).unwrap();
+        }
+        assert_eq!(state.fence(&FenceName::repo()).mark.get(), 5, "its token is spent, though it is under way");
+        let flight = state.in_flight[0].clone();
+        assert_eq!(landed_so_far(&flight, &flight.plan.refs, &values("b0")), None, "that is known");
+        for settlement in [
+            settle(&flight, &flight.plan.refs, &values("a0")),
+            settle_as_reported(&flight, &flight.plan.refs, &reported(&[])),
+        ] {
+            assert_eq!((settlement.moved, &settlement.spent[..]), (1, &[FenceName::repo()][..]));
+        }
+    }
+
+    /// Settled as unmoved, and then git says that it has landed: the mark rises, and the record says so, once.
+    #[test]
+    fn what_was_settled_too_early_is_put_right() {
+        let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b")]);
+        let mut state = State::default();
+        let landed = || settle_as_reported(&flight, &flight.plan.refs, &reported(&[("refs/heads/a", "b")]));
+        let event = landed().after_all(&flight, &Landed::default(), &state, 1).unwrap();
+        state.apply(3, "", &event).unwrap();
+        assert_eq!(state.fence(&FenceName::repo()).mark.get(), 5);
+        let known = Landed { spent: vec![FenceName::repo()], moved: 1 };
+        assert_eq!(landed().after_all(&flight, &known, &state, 1), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! The figures of leases.
+
+use crate::{Code, Event, FenceName, LeaseId, LeaseLine, Reason, Refused, Renewed, Spread, Stamp, Ttl};
+use std::collections::BTreeMap;
+
+/// So many gaps between signs of life must be known before anything is said of them.
+const ENOUGH_GAPS: u64 = 20;
+/// From this part of the TTL on, in thousandths, gaps are close to it: a holder renews every third.
+const CLOSE: u64 = 800;
+
+/// What became of leases in the lines so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LeaseTally {
+    /// How often a lease was granted, by how the ownership before had ended.
+    pub granted: BTreeMap<Reason, u64>,
+    /// Pushes that found it held.
+    pub found_held: u64,
+    /// Signs of life that came alone.
+    pub renewed: u64,
+    /// Steps to the next token.
+    pub advanced: u64,
+    /// Given back.
+    pub released: u64,
+    /// Taken away.
+    pub revoked: u64,
+    /// How long ownerships that ended had lasted, in microseconds.
+    pub holds: Spread,
+    /// The time between two signs of life of one ownership, in thousandths of its TTL.
+    gaps: Spread,
+    /// Who was last heard of, and when.
+    heard: BTreeMap<FenceName, (LeaseId, Ttl, Stamp)>,
+}
+
+impl LeaseTally {
+    /// How often a lease was granted.
+    pub fn grants(&self) -> u64 {
+        self.granted.values().sum()
+    }
+
+    /// Which part of the TTL, in per cent, passes between two signs of life in all but 5 of 100 cases.
+    pub fn gap_p95_percent(&self) -> Option<u64> {
+        let p95 = self.gaps.percentile(95).filter(|_| self.gaps.count() >= ENOUGH_GAPS)?;
+        Some(p95 / 10)
+    }
+
+    /// Whether holders are heard so late that a longer TTL would spare them from losing their lease.
+    pub fn wants_longer_ttl(&self) -> bool {
+        self.gap_p95_percent().is_some_and(|percent| percent >= CLOSE / 10)
+    }
+
+    pub(crate) fn add(&mut self, event: &Event) {
+        match event {
+            Event::LeaseGranted(line) => {
+                *self.granted.entry(line.standing.lease.reason).or_default() += 1;
+                self.hear(line);
+            }
+            Event::LeaseAdvanced(line) => {
+                self.advanced += 1;
+                self.hear(line);
+            }
+            Event::LeaseReleased(line) => {
+                self.released += 1;
+                self.hear(line);
+            }
+            Event::LeaseRevoked(line) => {
+                self.revoked += 1;
+                self.hear(line);
+            }
+            Event::LeaseFound(line) => self.hear(line),
+            Event::LeaseRenewed(Renewed { fence, lease, heard, .. }) => {
+                self.renewed += 1;
+                if let Some((_, ttl, _)) = self.heard.get(fence).filter(|(id, ..)| id == lease) {
+                    let ttl = *ttl;
+                    self.gap(fence, lease, ttl, heard);
+                }
+            }
+            Event::PushRejected(Refused { code: Code::LeaseHeld, .. }) => self.found_held += 1,
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, line: &LeaseLine) {
+        if let Some(ms) = line.held_ms {
+            self.holds.add(ms.saturating_mul(1000));
+        }
+        let lease = &line.standing.lease;
+        self.gap(&line.fence, &lease.id, lease.ttl, &line.standing.heard);
+    }
+
+    /// Lines of steps are written when they have landed, and a sign of life may have come between: only
+    /// what is later counts.
+    fn gap(&mut self, fence: &FenceName, lease: &LeaseId, ttl: Ttl, now: &Stamp) {
+        if let Some((id, _, before)) = self.heard.get(fence)
+            && id == lease
+        {
+            let gap = before.age_at(now);
+            if gap.is_zero() {
+                return;
+            }
+            let part = gap.as_millis().saturating_mul(1000) / ttl.duration().as_millis().max(1);
+            self.gaps.add(u64::try_from(part).unwrap_or(u64::MAX));
+        }
+        self.heard.insert(fence.clone(), (lease.clone(), ttl, now.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LeaseState, Mark, Standing, Who, lease::record::tests::lease};
+
+    fn at(seconds: u64) -> Stamp {
+        Stamp { boot: "b".to_owned(), uptime_ms: seconds * 1000, unix_ms: 0 }
+    }
+
+    fn line(id: u8, heard: u64, held_ms: Option<u64>) -> LeaseLine {
+        let lease = lease(id, 5, LeaseState::Held);
+        let standing =
+            Standing { commit: None, parent: None, lease, since: at(0), heard: at(heard), progress: None, beat: None };
+        LeaseLine {
+            fence: FenceName::repo(),
+            push: None,
+            mark: Mark::default(),
+            standing,
+            held_ms,
+            pusher: String::new(),
+        }
+    }
+
+    fn renewed(id: u8, heard: u64) -> Event {
+        let standing = line(id, heard, None).standing;
+        Event::LeaseRenewed(Renewed {
+            fence: FenceName::repo(),
+            lease: standing.lease.id,
+            token: standing.lease.token,
+            heard: standing.heard,
+            progress: None,
+            holder: None,
+            who: Who::default(),
+        })
+    }
+
+    fn tally(events: &[Event]) -> LeaseTally {
+        let mut tally = LeaseTally::default();
+        events.iter().for_each(|event| tally.add(event));
+        tally
+    }
+
+    #[test]
+    fn leases_are_counted_by_what_became_of_them() {
+        let tally = tally(&[
+            Event::LeaseGranted(line(1, 0, None)),
+            renewed(1, 30),
+            Event::LeaseAdvanced(line(1, 31, None)),
+            Event::LeaseReleased(line(1, 60, Some(60_000))),
+            Event::LeaseGranted(line(2, 61, None)),
+            Event::LeaseRevoked(line(3, 70, Some(9_000))),
+        ]);
+        assert_eq!((tally.grants(), tally.granted[&Reason::First]), (2, 2));
+        assert_eq!((tally.renewed, tally.advanced, tally.released, tally.revoked), (1, 1, 1, 1));
+        assert_eq!((tally.holds.count(), tally.holds.max()), (2, 60_000_000));
+        assert_eq!(tally.gap_p95_percent(), None, "three gaps say nothing");
+    }
+
+    /// The TTL is 90 s.
+    #[test]
+    fn a_longer_ttl_is_wanted_where_holders_are_heard_late() {
+        let beats = |every: u64| {
+            let granted = Event::LeaseGranted(line(1, 0, None));
+            let beats = (1..=30).map(|n| renewed(1, n * every));
+            tally(&std::iter::once(granted).chain(beats).collect::<Vec<_>>())
+        };
+        assert_eq!((beats(30).gap_p95_percent(), beats(30).wants_longer_ttl()), (Some(33), false));
+        assert_eq!((beats(81).gap_p95_percent(), beats(81).wants_longer_ttl()), (Some(90), true));
+        // Those of another ownership say nothing of this one's.
+        let others = [Event::LeaseGranted(line(1, 0, None)), Event::LeaseGranted(line(2, 5_000, None))];
+        assert_eq!(tally(&others).gaps.count(), 0);
+    }
+}

@@ -1,0 +1,336 @@
+//! `git fence push`: a push that carries its token.
+
+use crate::{
+    commands::{
+        context::{Context, Place, Wanted, shown},
+        single::Said,
+    },
+    failure::Failure,
+    git::{Git, How, pre_push, run},
+    lease::{
+        client::{Client, reasons},
+        held::LeaseDir,
+        holding::{Moved, Step},
+        taking::Taken,
+    },
+    store::{
+        answer::{Answer, RefAnswer},
+        sending::{Sending, plain_push},
+    },
+};
+use clap::Args;
+use git_fence_core::{TRAILER, Token, text};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    process::Command,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct PushArgs {
+    /// The fence [default: the one of the run that this is in, or repo]
+    #[arg(long, value_name = "NAME")]
+    fence: Option<String>,
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Push with this token, from a lease service of your own, and take no lease
+    #[arg(long, value_name = "N", value_parser = parse_token)]
+    token: Option<Token>,
+    /// With --token: put the token into the commit's message instead of a push option
+    #[arg(long, requires = "token")]
+    trailer: bool,
+    /// Let refs go back: a '+' in front of every refspec
+    #[arg(short, long)]
+    force: bool,
+    /// Push all tags too
+    #[arg(long)]
+    tags: bool,
+    /// Delete the named refs
+    #[arg(short, long)]
+    delete: bool,
+    /// Only where the ref is at what you expect, as for git push
+    #[arg(long, value_name = "REF:EXPECT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    force_with_lease: Vec<OsString>,
+    /// Only say what would be pushed: no token is spent
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Do not run the clone's pre-push hook
+    #[arg(long)]
+    no_verify: bool,
+    /// A push option for the server
+    #[arg(short = 'o', long = "push-option", value_name = "OPTION")]
+    options: Vec<OsString>,
+    /// For programs: JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The remote, by name or URL
+    remote: Option<String>,
+    /// What to push [default: the current branch]
+    refspecs: Vec<OsString>,
+}
+
+fn parse_token(text: &str) -> Result<Token, String> {
+    Token::parse(text.as_bytes()).map_err(|e| e.to_string())
+}
+
+/// With the lease that is held here, or with one that is taken for this push and given back in it.
+pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Said, Failure> {
+    let place = Place { fence: args.fence.clone(), remote: args.remote.clone() };
+    let client = context.client(&place)?;
+    let refspecs = args.all_refspecs(context)?;
+    if args.dry_run && args.token.is_none() {
+        return dry_run(&client, &refspecs, args);
+    }
+    if let Some(token) = args.token {
+        return push_with(context, &client, args, token, refspecs);
+    }
+    // Before a lease is taken for it: a scanner may take its time.
+    args.ask_hook(&client, &refspecs)?;
+    let mut along = |sending: &mut Sending<'_>| {
+        sending.refspecs.clone_from(&refspecs);
+        sending.options.extend_from_slice(&args.options);
+        sending.arguments = args.arguments();
+        // To a remote of a name, so that the remote-tracking refs follow.
+        sending.by_name = client.is_named() && !fetches_leases(&context.local.git, &client.remote.name);
+        sending.how.aloud = true;
+    };
+    match context.held(&place) {
+        Ok((client, dir)) => {
+            let moved = client.push_held(&dir, Step::Advance, &mut along)?;
+            said(moved, &client)
+        }
+        Err(Failure::Usage { .. }) => {
+            let wish = context.wish(&args.wanted)?;
+            let dir = match client.acquire(&wish)? {
+                Taken::Ours(dir) => dir,
+                Taken::Theirs(by, _) => return Err(Failure::Held { fence: client.fence, by: Box::new(by) }),
+            };
+            let pushed = client.push_held(&dir, Step::Release, &mut along).and_then(|moved| said(moved, &client));
+            give_back(&client, &dir, pushed.is_ok());
+            pushed
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Whether the remote's leases are fetched into this clone, as they are into a mirror. Git would put the
+/// pushed one there, and its objects are not this clone's.
+fn fetches_leases(git: &Git, remote: &str) -> bool {
+    let fetched = git.ask(["config", "--get-all", &format!("remote.{remote}.fetch")]).unwrap_or_default();
+    let sources = fetched.lines().map(|refspec| refspec.trim_start_matches('+').split(':').next().unwrap_or_default());
+    sources.filter(|source| !source.starts_with('^')).any(|source| {
+        let prefix = source.split('*').next().unwrap_or_default();
+        prefix.starts_with("refs/fence/") || (source.contains('*') && "refs/fence/".starts_with(prefix))
+    })
+}
+
+/// A lease is never left held by a command that ended in order.
+fn give_back(client: &Client, dir: &LeaseDir, is_given_back: bool) {
+    if !is_given_back {
+        let _ = client.release(dir);
+    }
+    dir.remove();
+}
+
+fn said(moved: Moved, client: &Client) -> Result<Said, Failure> {
+    match moved {
+        Moved::Landed { token, refs } => {
+            let is_ours = |answer: &RefAnswer| answer.name.starts_with("refs/fence/");
+            let refs: Vec<&RefAnswer> = refs.iter().filter(|answer| !is_ours(answer)).collect();
+            let names = |up_to_date: bool| -> Vec<&str> {
+                refs.iter()
+                    .filter(|answer| answer.up_to_date == up_to_date)
+                    .map(|answer| answer.name.as_str())
+                    .collect()
+            };
+            let (moved, old) = (names(false), names(true));
+            let json = serde_json::json!({
+                "outcome": "landed", "fence": client.fence, "token": token, "moved": moved, "up_to_date": old
+            });
+            let shown: Vec<String> = moved.iter().map(|name| text::one_line(name.as_bytes(), 200)).collect();
+            let what = if moved.is_empty() && !old.is_empty() { "nothing new".to_owned() } else { shown.join(" ") };
+            Ok(Said::new(format!("landed with token {token}: {what}"), &json))
+        }
+        Moved::Refused { why, verdict } => Err(client.refused(verdict.as_ref(), &why)),
+    }
+}
+
+fn dry_run(client: &Client, refspecs: &[OsString], args: &PushArgs) -> Result<Said, Failure> {
+    let mut push = plain_push(&client.local.git, &[]);
+    push.args((!args.no_verify).then_some("--verify"));
+    push.arg("--dry-run").args(args.arguments()).args(&client.remote.route.receive_pack).arg("--");
+    push.arg(client.name_for_git()).args(refspecs);
+    plain(&mut push, client, "would land", &serde_json::json!({ "outcome": "would-land", "fence": client.fence }))
+}
+
+/// A push with somebody else's token: no lease is taken, and none rides along.
+fn push_with(
+    context: &Context,
+    client: &Client,
+    args: &PushArgs,
+    token: Token,
+    mut refspecs: Vec<OsString>,
+) -> Result<Said, Failure> {
+    // The hook has been asked, unless nothing shall be pushed at all.
+    let verify = if args.dry_run && !args.no_verify { "--verify" } else { "--no-verify" };
+    let mut push = client.local.git.command(["push", "--porcelain", verify]);
+    push.args(args.options.iter().flat_map(|option| [OsStr::new("-o"), option]));
+    if args.trailer {
+        refspecs = stamp(context, client, &refspecs, token)?;
+    } else {
+        push.arg("-o").arg(crate::token_option(&client.fence, token));
+    }
+    if args.dry_run {
+        push.arg("--dry-run");
+    } else {
+        args.ask_hook(client, &refspecs)?;
+    }
+    push.args(args.arguments()).arg("--").arg(&client.remote.name).args(refspecs);
+    let json = serde_json::json!({ "outcome": "landed", "fence": client.fence, "token": token });
+    plain(&mut push, client, &format!("landed with token {token}"), &json)
+}
+
+fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Value) -> Result<Said, Failure> {
+    let is_dry = push.get_args().any(|argument| argument == "--dry-run");
+    let ran = run(push, &How { aloud: true, ..How::default() });
+    let ran = ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
+    match Answer::of(&ran) {
+        // The remote was not asked: no token was looked at, let alone spent.
+        Answer::Landed { refs, .. } if refs.iter().all(|answer| answer.up_to_date) => {
+            let json = serde_json::json!({ "outcome": "up-to-date", "fence": client.fence });
+            Ok(Said::new("nothing new: the remote has all of it", &json))
+        }
+        Answer::Landed { .. } => Ok(Said::new(prose, json)),
+        Answer::Refused { refs, verdict } => Err(client.refused(verdict.as_ref(), &reasons(refs))),
+        Answer::NoOptions => Err(Failure::broken(
+            format!("the remote {} takes no push options", text::in_quotes(&client.remote.name)),
+            "put the token into the commit's message instead:  git fence push --token N --trailer",
+        )),
+        Answer::NotSent(why) => Err(client.not_sent(why)),
+        // Nothing is sent in a dry run, and git has been let down by nobody but the hook.
+        Answer::Lost { .. } if is_dry => Err(pre_push::refused()),
+        Answer::Lost { why } => Err(Failure::Unknown { why }),
+        Answer::NoAtomic => Err(Failure::Refused { why: ran.complaint() }),
+    }
+}
+
+/// Puts the token into the message of the commit that a branch is at: the branch moves to a copy of
+/// it with the trailer, here and there.
+fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token) -> Result<Vec<OsString>, Failure> {
+    let git = &context.local.git;
+    let one = || {
+        Failure::usage(
+            "--trailer stamps one branch of this clone",
+            "name it:  git fence push --token N --trailer origin main",
+        )
+    };
+    let [refspec] = refspecs else { return Err(one()) };
+    let refspec = refspec.to_str().ok_or_else(one)?;
+    let (force, refspec) = refspec.strip_prefix('+').map_or(("", refspec), |rest| ("+", rest));
+    let (from, to) = refspec.split_once(':').unwrap_or((refspec, refspec));
+    let branch = git.ask(["rev-parse", "--symbolic-full-name", from]).map_err(|_| one())?;
+    if !branch.starts_with("refs/heads/") {
+        return Err(one());
+    }
+    let failed = |why: String| Failure::broken(format!("'{from}' cannot be stamped: {why}"), "nothing was pushed");
+    let old = git.ask(["rev-parse", "--verify", &branch]).map_err(failed)?;
+    let trailer = format!("{TRAILER}: {}:{token}", client.fence);
+    let mut amend =
+        git.command(["-c", "trailer.ifexists=replace", "interpret-trailers", "--if-exists=replace", "--trailer"]);
+    amend.arg(&trailer);
+    let message = git.ask(["log", "-1", "--format=%B", &old]).map_err(failed)?;
+    let file = tempfile::NamedTempFile::new().map_err(|e| failed(e.to_string()))?;
+    std::fs::write(file.path(), message + "\n").map_err(|e| failed(e.to_string()))?;
+    amend.arg(file.path());
+    let message = run(&mut amend, &How::default()).map_err(|e| failed(e.to_string()))?;
+    std::fs::write(file.path(), message.stdout).map_err(|e| failed(e.to_string()))?;
+    let new = stamped_copy(context, &old, file.path()).map_err(failed)?;
+    git.ask(["update-ref", "-m", "git fence: stamped with a token", &branch, &new, &old]).map_err(failed)?;
+    let to = if to.starts_with("refs/") { to.to_owned() } else { format!("refs/heads/{to}") };
+    Ok(vec![format!("{force}{new}:{to}").into()])
+}
+
+/// The same tree, parents and author with another message.
+fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Result<String, String> {
+    let git = &context.local.git;
+    let told = git.ask(["log", "-1", "--format=%T%n%P%n%an%n%ae%n%ad", "--date=raw", old])?;
+    let lines: Vec<&str> = told.lines().collect();
+    let [tree, parents, name, email, date] = lines[..] else { return Err("git log said something else".to_owned()) };
+    let mut copy = git.clone();
+    copy.environment.set("GIT_AUTHOR_NAME", name);
+    copy.environment.set("GIT_AUTHOR_EMAIL", email);
+    copy.environment.set("GIT_AUTHOR_DATE", date);
+    let mut args: Vec<OsString> = vec!["commit-tree".into(), tree.into()];
+    for parent in parents.split_whitespace() {
+        args.extend(["-p".into(), parent.into()]);
+    }
+    args.extend(["-F".into(), message.as_os_str().to_owned()]);
+    copy.ask(args)
+}
+
+impl PushArgs {
+    /// Has the clone's pre-push hook look at what is about to be pushed.
+    fn ask_hook(&self, client: &Client, refspecs: &[OsString]) -> Result<(), Failure> {
+        let is_due = !self.no_verify && pre_push::is_there(&client.local.git);
+        if is_due { pre_push::ask(client, refspecs, &self.arguments()) } else { Ok(()) }
+    }
+
+    fn arguments(&self) -> Vec<OsString> {
+        let lease = |expect: &OsString| {
+            let mut argument = OsString::from("--force-with-lease");
+            if !expect.is_empty() {
+                argument.push("=");
+                argument.push(expect);
+            }
+            argument
+        };
+        self.force_with_lease.iter().map(lease).collect()
+    }
+
+    /// The refspecs as git gets them: `--force` becomes a `+` on each, because it would switch the
+    /// check on the lease off.
+    fn all_refspecs(&self, context: &Context) -> Result<Vec<OsString>, Failure> {
+        let mut refspecs = self.refspecs.clone();
+        if let Some(lease) = refspecs.iter().find(|refspec| names_a_lease(refspec)) {
+            return Err(Failure::usage(
+                format!("'{}' is where leases live", shown(lease)),
+                "they are moved by  git fence acquire, advance and release",
+            ));
+        }
+        if self.delete {
+            if refspecs.is_empty() {
+                return Err(Failure::usage(
+                    "--delete needs the refs to delete",
+                    "git fence push --delete origin old-branch",
+                ));
+            }
+            refspecs.iter_mut().for_each(|refspec| *refspec = join(":", refspec));
+        }
+        if refspecs.is_empty() && !self.tags {
+            let branch = context.local.git.ask(["symbolic-ref", "--quiet", "HEAD"]).map_err(|_| {
+                Failure::usage(
+                    "HEAD is detached: there is no current branch to push",
+                    "say what goes where:  git fence push origin HEAD:main",
+                )
+            })?;
+            refspecs.push(format!("{branch}:{branch}").into());
+        }
+        if self.tags {
+            refspecs.push("refs/tags/*:refs/tags/*".into());
+        }
+        if self.force {
+            let is_plain = |refspec: &&mut OsString| !refspec.as_bytes().starts_with(b"+");
+            refspecs.iter_mut().filter(is_plain).for_each(|refspec| *refspec = join("+", refspec));
+        }
+        Ok(refspecs)
+    }
+}
+
+fn join(prefix: &str, refspec: &OsStr) -> OsString {
+    OsString::from_vec([prefix.as_bytes(), refspec.as_bytes()].concat())
+}
+
+fn names_a_lease(refspec: &OsStr) -> bool {
+    let text = text::one_line(refspec.as_bytes(), 500);
+    text.rsplit(':').next().is_some_and(|to| to.trim_start_matches('+').starts_with("refs/fence/"))
+}

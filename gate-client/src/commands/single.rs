@@ -1,0 +1,280 @@
+//! The single commands: one operation on a lease each.
+
+use crate::{
+    commands::context::{Context, Place, Wanted, orphaned},
+    failure::Failure,
+    git::How,
+    lease::{
+        client::{Client, how_it_came, in_words, why},
+        held::{Current, LeaseDir, Progress},
+        taking::Taken,
+    },
+    store::reading::Life,
+};
+use git_fence_core::{Lease, LeaseId, LeaseState, Reason, Token, few_words, text};
+use serde::Serialize;
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
+
+/// What a command has to say: a line or two for people, JSON for programs.
+pub(crate) struct Said {
+    pub(crate) prose: String,
+    pub(crate) json: String,
+}
+
+impl Said {
+    pub(crate) fn new(prose: impl Into<String>, json: &impl Serialize) -> Said {
+        Said { prose: prose.into(), json: serde_json::to_string(json).unwrap_or_default() }
+    }
+
+    /// Standard output is data.
+    pub(crate) fn say(&self, json: bool) {
+        let mut text = if json { self.json.clone() } else { self.prose.clone() };
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let _ = io::stdout().write_all(text.as_bytes());
+    }
+}
+
+#[derive(Serialize)]
+struct Ours<'a> {
+    outcome: &'static str,
+    fence: &'a str,
+    remote: &'a str,
+    token: Token,
+    owner: &'a str,
+    lease: &'a LeaseId,
+    reason: String,
+}
+
+fn ours(outcome: &'static str, client: &Client, lease: &Lease, prose: String) -> Said {
+    let json = Ours {
+        outcome,
+        fence: client.fence.as_str(),
+        remote: &client.remote.name,
+        token: lease.token,
+        owner: &lease.owner,
+        lease: &lease.id,
+        reason: why(lease),
+    };
+    Said::new(prose, &json)
+}
+
+/// `git fence acquire`: prints the token.
+pub(crate) fn acquire(context: &Context, place: &Place, wanted: &Wanted) -> Result<Said, Failure> {
+    let wish = context.wish(wanted)?;
+    let client = context.client(place)?;
+    if context.is_orphan(&client) {
+        return Err(orphaned(&client));
+    }
+    match client.acquire(&wish)? {
+        Taken::Ours(dir) => {
+            Current::of(&context.local, &client.fence, &client.remote.url).set(&dir)?;
+            let lease = dir.held()?.lease;
+            Ok(ours("acquired", &client, &lease, lease.token.to_string()))
+        }
+        Taken::Theirs(by, _) => Err(if context.holds(place, &by.lease) {
+            Failure::HeldHere { fence: client.fence, token: by.token }
+        } else {
+            Failure::Held { fence: client.fence, by: Box::new(by) }
+        }),
+    }
+}
+
+/// `git fence renew`.
+pub(crate) fn renew(context: &Context, place: &Place) -> Result<Said, Failure> {
+    let (client, dir) = context.held(place)?;
+    client.renew(&dir)?;
+    let lease = dir.held()?.lease;
+    Ok(ours("renewed", &client, &lease, format!("renewed for {}", lease.ttl)))
+}
+
+/// `git fence advance`: prints the new token.
+pub(crate) fn advance(context: &Context, place: &Place) -> Result<Said, Failure> {
+    let (client, dir) = context.held(place)?;
+    let token = client.advance(&dir)?;
+    let lease = dir.held()?.lease;
+    Ok(ours("advanced", &client, &lease, token.to_string()))
+}
+
+/// `git fence release`. Twice is harmless, and so is releasing what somebody else has by now.
+pub(crate) fn release(context: &Context, place: &Place) -> Result<Said, Failure> {
+    let found = context.held(place);
+    let (client, dir) = match found {
+        Ok(found) => found,
+        Err(Failure::Usage { .. }) if context.client(place).is_ok() => {
+            let json = serde_json::json!({ "outcome": "nothing-held" });
+            return Ok(Said::new("nothing is held here", &json));
+        }
+        Err(other) => return Err(other),
+    };
+    let lease = dir.held()?.lease;
+    let current = Current::of(&context.local, &client.fence, &client.remote.url);
+    match client.release(&dir) {
+        Ok(()) => {
+            current.clear(&dir);
+            Ok(ours("released", &client, &lease, format!("released after token {}", lease.token)))
+        }
+        Err(Failure::Lost { now, .. }) => {
+            current.clear(&dir);
+            let json = serde_json::json!({ "outcome": "not-ours", "fence": client.fence, "reason": now });
+            Ok(Said::new(format!("nothing to release: {now}"), &json))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// `git fence revoke`.
+pub(crate) fn revoke(context: &Context, place: &Place, wanted: &Wanted) -> Result<Said, Failure> {
+    let wish = context.wish(wanted)?;
+    if wish.words.is_none() {
+        return Err(Failure::usage(
+            "a lease is not taken away without a reason",
+            "say why:  --reason 'host-3 is gone'",
+        ));
+    }
+    let client = context.client(place)?;
+    match client.revoke(&wish)? {
+        Some(lease) => {
+            let prose = format!("taken away from {}, which had token {}", text::in_quotes(&lease.owner), lease.token);
+            Ok(ours("revoked", &client, &lease, prose))
+        }
+        None => {
+            let json = serde_json::json!({ "outcome": "free", "fence": client.fence });
+            Ok(Said::new(format!("nobody holds the lease of fence '{}'", client.fence), &json))
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct StatusJson<'a> {
+    fence: &'a str,
+    remote: &'a str,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<Token>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<&'a LeaseId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<&'a str>,
+    /// Whether it is held from here.
+    mine: bool,
+    /// That its holder has heard a gate on the remote; not there where nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gate: Option<bool>,
+}
+
+/// `git fence status`: who has it. By this machine's clock: where there is a gate, its own counts.
+pub(crate) fn status(context: &Context, place: &Place) -> Result<Said, Failure> {
+    let client = context.client(place)?;
+    let seen = client.read()?;
+    let life = seen.life(&client.clock.now(), Duration::ZERO, Duration::ZERO);
+    let lease = seen.lease.as_ref().map(|seen| &seen.lease);
+    let beat = seen.beat.as_ref().filter(|beat| lease.is_some_and(|lease| lease.id == beat.lease));
+    let state = match (lease, life) {
+        (None, _) => "never-held",
+        (_, Life::Free) => "released",
+        (_, Life::Alive) => "held",
+        (_, Life::AliveOrLate | Life::Expired) => "expired",
+    };
+    let json = StatusJson {
+        fence: client.fence.as_str(),
+        remote: &client.remote.name,
+        state,
+        owner: lease.map(|lease| lease.owner.as_str()),
+        token: lease.map(|lease| lease.token),
+        lease: lease.map(|lease| &lease.id),
+        reason: lease.map(why),
+        deadline: beat.map(|beat| beat.deadline.as_str()),
+        progress: beat.and_then(|beat| beat.progress.as_deref()),
+        mine: lease.is_some_and(|lease| context.holds(place, &lease.id)),
+        gate: seen.gate().then_some(true),
+    };
+    let mut prose = match lease {
+        None => format!("fence '{}'  never held", client.fence),
+        Some(lease) => {
+            let owner = text::in_quotes(&lease.owner);
+            let mine = if json.mine { " (this clone)" } else { "" };
+            let word = match state {
+                "held" => "held by",
+                "released" => "given back by",
+                _ => "expired, last held by",
+            };
+            format!("fence '{}'  {word} {owner}{mine}, token {}; {}", client.fence, lease.token, how_it_came(lease))
+        }
+    };
+    if let (Some(deadline), "held" | "expired") = (json.deadline, state) {
+        prose.push_str(&format!("\nuntil     {deadline}"));
+    }
+    if let (Some(progress), "held" | "expired") = (json.progress, state) {
+        prose.push_str(&format!("\nprogress  {}", text::in_quotes(progress)));
+    }
+    Ok(Said::new(prose, &json))
+}
+
+/// `git fence log`: who had it, the newest first.
+pub(crate) fn log(context: &Context, place: &Place, most: usize) -> Result<Said, Failure> {
+    let client = context.client(place)?;
+    let mirror = client.mirror()?;
+    let seen = mirror.read(&How::default(), most)?;
+    let history = mirror.history(seen.lease.as_ref(), most, &How::default(), |_| false)?;
+    let rows: Vec<serde_json::Value> = history
+        .iter()
+        .map(|seen| {
+            let Lease { id, token, owner, state, ttl, reason, words, .. } = &seen.lease;
+            serde_json::json!({ "lease": id, "token": token, "owner": owner, "state": state, "ttl_s": ttl.duration().as_secs(),
+                "reason": reason, "words": words, "time": seen.time, "commit": seen.commit })
+        })
+        .collect();
+    let after = [None].into_iter().chain(history.iter().map(Some));
+    let prose: Vec<String> = history
+        .iter()
+        .zip(after)
+        .map(|(seen, after)| {
+            let (lease, owner) = (&seen.lease, text::in_quotes(&seen.lease.owner));
+            let what = what_became(lease, after.map(|after| &after.lease));
+            format!("{:>8}  {}  {owner} {what}", lease.token, seen.time)
+        })
+        .collect();
+    Ok(Said::new(if prose.is_empty() { "never held".to_owned() } else { prose.join("\n") }, &rows))
+}
+
+/// What an owner did with the lease, and how it had come to it, where that is not the usual way.
+fn what_became(lease: &Lease, after: Option<&Lease>) -> String {
+    if lease.is_revocation() {
+        return format!("took it away{}", in_words(lease));
+    }
+    let did = match (lease.state, after.map(|after| after.reason)) {
+        (LeaseState::Released, _) => "had it and gave it back",
+        (LeaseState::Held, None) => "has it",
+        (LeaseState::Held, Some(Reason::Expired)) => "had it until it expired",
+        (LeaseState::Held, Some(Reason::Revoked)) => "had it until it was taken away",
+        (LeaseState::Held, Some(Reason::First | Reason::Released)) => "had it",
+    };
+    let how = match lease.reason {
+        Reason::First => "; nobody had it before",
+        Reason::Expired => "; the one before had expired",
+        Reason::Released | Reason::Revoked => "",
+    };
+    format!("{did}{how}{}", in_words(lease))
+}
+
+/// `git fence progress`: marks progress; the next heartbeat carries it to the remote.
+pub(crate) fn progress(context: &Context, place: &Place, words: &str) -> Result<Said, Failure> {
+    let (client, dir): (Client, LeaseDir) = context.held(place)?;
+    let text = few_words(words).ok_or_else(|| {
+        Failure::usage("the progress has nothing in it that can be shown", "as in  git fence progress 'page 3 of 9'")
+    })?;
+    let _ = dir.held()?;
+    dir.set_progress(&Progress { text: text.clone(), at: client.clock.now() })?;
+    Ok(Said::new("", &serde_json::json!({ "outcome": "noted", "progress": text })))
+}

@@ -1,0 +1,230 @@
+//! A fence of a remote, and what can be done with its lease.
+//!
+//! Every operation is one push with a compare-and-swap for each ref of the lease that it moves. So
+//! whoever comes second fails, whatever either believes; and an answer that was lost is not guessed:
+//! the next compare-and-swap says what became of the push.
+
+use crate::{
+    clock::{self, Clock},
+    failure::Failure,
+    git::{
+        How,
+        local::{Local, Remote},
+    },
+    lease::held::{Held, LeaseDir, home},
+    random,
+    store::{
+        answer::{NotSent, RefAnswer, Verdict},
+        objects::write_commit,
+        reading::{Mirror, Seen, SeenLease},
+        sending::Sending,
+    },
+};
+use git_fence_core::{Beat, Code, FenceName, Lease, LeasePart, LeaseState, ObjectId, Reason, Secret, Stamp, text};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+/// A fence of a remote, seen from a clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) local: Local,
+    pub(crate) remote: Remote,
+    pub(crate) fence: FenceName,
+    pub(crate) clock: Clock,
+    /// By when the remote must have answered; none waits as long as git does.
+    pub(crate) until: Option<Stamp>,
+    /// When this is set, it is not waited for any longer.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
+}
+
+/// How often somebody may come before us before we say that it is theirs.
+pub(crate) const MOST_TRIES: usize = 3;
+
+impl Client {
+    /// What the remote shows of the lease: one connection.
+    pub(crate) fn read(&self) -> Result<Seen, Failure> {
+        self.mirror()?.read(&self.how(), 1)
+    }
+
+    /// What this clone knows of the lease.
+    pub(crate) fn mirror(&self) -> Result<Mirror<'_>, Failure> {
+        Mirror::open(&self.local, &self.remote, &self.fence)
+    }
+
+    pub(crate) fn write_lease(
+        &self,
+        dir: &LeaseDir,
+        lease: &Lease,
+        parent: Option<&ObjectId>,
+        proof: Option<&Secret>,
+    ) -> Result<ObjectId, Failure> {
+        let message = lease.message(&self.fence, proof);
+        write_commit(&dir.objects(), self.local.hash, &lease.owner, parent, &message, self.clock.now().unix_ms)
+    }
+
+    pub(crate) fn write_beat(
+        &self,
+        dir: &LeaseDir,
+        beat: &Beat,
+        owner: &str,
+        proof: Option<&Secret>,
+    ) -> Result<ObjectId, Failure> {
+        let message = beat.message(&self.fence, proof);
+        write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
+    }
+
+    /// Something to ask a gate with, that needs nothing else: of the lease's history only the tip is here, and that
+    /// may have moved on.
+    pub(crate) fn write_question(&self, dir: &LeaseDir, owner: &str) -> Result<ObjectId, Failure> {
+        let message = format!("fence '{}': whose turn is it?\n\nFence-Nonce: {}\n", self.fence, random::nonce());
+        write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
+    }
+
+    pub(crate) fn beat_of(&self, held: &Held, progress: Option<String>, gate: bool, now: &Stamp) -> Beat {
+        let deadline = Beat::deadline_at(clock::after(now, held.lease.ttl.duration()).unix_ms);
+        let nonce = random::nonce();
+        let holder = held.key.holder(LeasePart::Beat, &nonce);
+        Beat { lease: held.lease.id.clone(), deadline, progress, gate, holder, nonce }
+    }
+
+    pub(crate) fn sending(&self, objects: &[&Path]) -> Sending<'_> {
+        // What a version before has read, and what a lease that it took stands on.
+        let before = home(&self.local).join("mirror.git/objects");
+        let objects: Vec<&Path> = objects.iter().copied().chain(before.is_dir().then_some(&*before)).collect();
+        let mut push = Sending::to(&self.remote, &self.fence, &self.local.git, &objects);
+        push.how = self.how();
+        push
+    }
+
+    /// Whether git means this repository by the remote's name. What another clone calls by it is another one.
+    pub(crate) fn is_named(&self) -> bool {
+        let named = self.local.git.ask(["remote", "get-url", "--push", "--all", &self.remote.name]);
+        named.as_ref() == Ok(&self.remote.url)
+    }
+
+    /// What git calls it: by its name, where it has one.
+    pub(crate) fn name_for_git(&self) -> &str {
+        if self.is_named() { &self.remote.name } else { &self.remote.url }
+    }
+
+    pub(crate) fn how(&self) -> How {
+        let within = self.until.as_ref().map(|until| clock::left_until(until, &self.clock.now()));
+        How { aloud: false, within, stop: self.stop.clone() }
+    }
+
+    /// Who has the lease instead of us.
+    pub(crate) fn lost(&self, seen: &Seen) -> Failure {
+        let now = seen.lease.as_ref().map(|SeenLease { lease, .. }| {
+            let owner = text::in_quotes(&lease.owner);
+            match lease.state {
+                LeaseState::Held => format!("{owner} has it, with token {}; {}", lease.token, how_it_came(lease)),
+                LeaseState::Released if lease.is_revocation() => format!("{owner} has taken it away ({})", why(lease)),
+                LeaseState::Released => format!("{owner} had it last and gave it back"),
+            }
+        });
+        let now = now.unwrap_or_else(|| "its ref is gone from the remote".to_owned());
+        let by = seen.held_by(&self.clock.now()).map(Box::new);
+        Failure::Lost { fence: self.fence.clone(), now, by }
+    }
+
+    pub(crate) fn unreachable(&self, why: String) -> Failure {
+        Failure::Unreachable { remote: self.remote.name.clone(), why }
+    }
+
+    pub(crate) fn not_sent(&self, why: NotSent) -> Failure {
+        match why {
+            NotSent::FromHere(why) => Failure::NotSent { why },
+            NotSent::NoConnection(why) => self.unreachable(why),
+        }
+    }
+
+    pub(crate) fn busy(&self, why: impl Into<String>) -> Failure {
+        Failure::Busy { fence: self.fence.clone(), why: why.into() }
+    }
+
+    /// A push that was refused, in the gate's words or in git's.
+    pub(crate) fn refused(&self, verdict: Option<&Verdict>, why: &[String]) -> Failure {
+        let is_busy = verdict.is_some_and(|verdict| verdict.code == Some(Code::Busy));
+        let why = in_a_sentence(verdict, why);
+        if is_busy { self.busy(why) } else { Failure::Refused { why } }
+    }
+
+    pub(crate) fn refused_by(&self, verdict: &Verdict) -> Failure {
+        let code = verdict.code.map_or_else(|| verdict.verdict.clone(), |code| code.to_string());
+        let said = verdict.sentence.clone().unwrap_or(code);
+        match verdict.code {
+            Some(Code::Busy) => self.busy(said),
+            Some(Code::LeaseInvalid) => Failure::broken(
+                format!("the gate of {} says {said}", text::in_quotes(&self.remote.name)),
+                "nothing was changed. Fences and the longest TTL are settings of the server",
+            ),
+            _ => Failure::Refused { why: format!("the gate says {said}") },
+        }
+    }
+
+    pub(crate) fn may_not_revoke(&self) -> Failure {
+        Failure::broken(
+            format!(
+                "the gate of {} does not let you take the lease of fence '{}' away",
+                text::in_quotes(&self.remote.name),
+                self.fence
+            ),
+            "ask the server's operator:  git-fence-hook revoke  always may, and others are named in its fence.allowRevoke",
+        )
+    }
+
+    pub(crate) fn no_options(&self) -> Failure {
+        Failure::broken(
+            format!("the remote {} takes no push options", text::in_quotes(&self.remote.name)),
+            "leave out -o; where there is a gate, the server's operator sets  receive.advertisePushOptions = true,  as  git-fence-hook install  does",
+        )
+    }
+
+    pub(crate) fn no_atomic(&self) -> Failure {
+        Failure::broken(
+            format!(
+                "the remote {} cannot move several refs as one (--atomic), and without that no lease protects anything",
+                text::in_quotes(&self.remote.name)
+            ),
+            "the server's operator sets  receive.advertiseAtomic = true",
+        )
+    }
+}
+
+/// What its owner said about it.
+pub(crate) fn in_words(lease: &Lease) -> String {
+    lease.words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)))
+}
+
+/// Why the lease came to its owner, in a word or two.
+pub(crate) fn why(lease: &Lease) -> String {
+    format!("{}{}", lease.reason.as_str(), in_words(lease))
+}
+
+/// The same as a sentence about the owner before.
+pub(crate) fn how_it_came(lease: &Lease) -> String {
+    let how = match lease.reason {
+        Reason::First => "nobody had it before",
+        Reason::Released => "it had been given back",
+        Reason::Expired => "the one before had expired",
+        Reason::Revoked => "it was taken away",
+    };
+    format!("{how}{}", in_words(lease))
+}
+
+pub(crate) fn used_up() -> Failure {
+    Failure::broken("the fence's tokens are used up", "the server's operator begins a new fence")
+}
+
+/// Why a push was refused: in the gate's words where it has said something, or else in git's.
+fn in_a_sentence(verdict: Option<&Verdict>, why: &[String]) -> String {
+    verdict.and_then(|verdict| verdict.sentence.clone()).unwrap_or_else(|| why.join("; "))
+}
+
+/// Why refs did not move, in git's words.
+pub(crate) fn reasons(refs: Vec<RefAnswer>) -> Vec<String> {
+    let of = |answer: RefAnswer| Some(format!("{} {}", text::one_line(answer.name.as_bytes(), 200), answer.refused?));
+    refs.into_iter().filter_map(of).collect()
+}

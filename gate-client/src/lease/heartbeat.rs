@@ -1,0 +1,97 @@
+//! The heartbeat: a thread that renews a lease until it is told to stop.
+
+use crate::{
+    clock,
+    failure::Failure,
+    lease::{client::Client, held::LeaseDir},
+    random,
+};
+use git_fence_core::Stamp;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// However short the TTL, a connection needs a moment.
+const SHORTEST_ATTEMPT: Duration = Duration::from_secs(2);
+
+/// What the heartbeat has to say.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// The lease is ours until then.
+    Renewed(Stamp),
+    /// This time it did not work. It is tried again while the lease lasts.
+    Failed(Failure),
+    /// The lease is not ours any more.
+    Lost(Failure),
+}
+
+/// A heartbeat that goes on until it is stopped.
+#[must_use = "the heartbeat goes on until it is stopped"]
+pub(crate) struct Heartbeat {
+    stop: Sender<()>,
+    /// Ends an attempt that is under way.
+    hurry: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Heartbeat {
+    /// Renews the lease in `dir` every third of its TTL, give or take a tenth, so that many holders do
+    /// not keep in step.
+    pub(crate) fn start(
+        client: &Client,
+        dir: &LeaseDir,
+        ttl: Duration,
+        tell: impl Fn(Heard) + Send + 'static,
+    ) -> Heartbeat {
+        let (stop, stopped) = mpsc::channel();
+        let (mut client, dir) = (client.clone(), dir.clone());
+        let hurry = Arc::new(AtomicBool::new(false));
+        client.stop = Some(hurry.clone());
+        // Nobody sits in front of it to answer.
+        client.local.git.environment.set("GIT_TERMINAL_PROMPT", "0");
+        let thread = thread::spawn(move || {
+            let mut pause = ttl / 3;
+            while stopped.recv_timeout(jittered(pause)) == Err(RecvTimeoutError::Timeout) {
+                let Ok(pulse) = dir.pulse() else { return };
+                // Asked before the attempt: a lease whose time is up is not ours to renew in silence.
+                if clock::left_until(&pulse.good_until, &client.clock.now()).is_zero() {
+                    return;
+                }
+                // One attempt that hangs must not use up what is left of the lease.
+                let enough = clock::after(&client.clock.now(), (ttl / 4).max(SHORTEST_ATTEMPT));
+                let is_sooner = clock::left_until(&pulse.good_until, &enough).is_zero();
+                client.until = Some(if is_sooner { pulse.good_until } else { enough });
+                pause = match client.renew(&dir) {
+                    Ok(until) => {
+                        tell(Heard::Renewed(until));
+                        ttl / 3
+                    }
+                    Err(lost @ Failure::Lost { .. }) => return tell(Heard::Lost(lost)),
+                    Err(failure) => {
+                        tell(Heard::Failed(failure));
+                        (ttl / 12).min(Duration::from_secs(5))
+                    }
+                };
+            }
+        });
+        Heartbeat { stop, hurry, thread }
+    }
+
+    /// Stops it and waits for its end: a renewal that outlives the release would fight the successor.
+    pub(crate) fn stop(self) {
+        let _ = self.stop.send(());
+        self.hurry.store(true, Ordering::Relaxed);
+        let _ = self.thread.join();
+    }
+}
+
+/// `pause`, give or take a tenth.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.9 + 0.2 * random::fraction())
+}

@@ -1,0 +1,316 @@
+//! What this machine knows of a lease that it holds: a directory that only the user can read.
+//!
+//! Two hands write in it, and each has its own file and its own lock: pushes move the lease, the
+//! heartbeat moves the beat. So a long upload does not hold up the heartbeat.
+
+use crate::{
+    failure::{Failure, of_file},
+    git::{How, local::Local},
+};
+use git_fence_core::{FenceName, Holder, Lease, LeaseId, LeasePart, ObjectId, Secret, Stamp};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{
+    fs::{self, DirBuilder, File},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Where everything of ours is, in the git directory that all worktrees share.
+pub(crate) fn home(local: &Local) -> PathBuf {
+    local.common_dir.join("git-fence")
+}
+
+/// The lease, as far as pushes move it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(crate) fence: FenceName,
+    /// How the user names the remote, and where it is.
+    pub(crate) remote: String,
+    pub(crate) url: String,
+    /// The record at the tip of its ref.
+    pub(crate) lease: Lease,
+    /// That tip.
+    pub(crate) commit: ObjectId,
+    /// The ownership before.
+    pub(crate) parent: Option<ObjectId>,
+    /// What it proves itself with.
+    #[serde(flatten)]
+    pub(crate) key: Key,
+    /// Whether a gate has been heard.
+    pub(crate) gate: bool,
+    /// A push whose answer was lost: the lease is at this commit if it landed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pending: Option<Pending>,
+}
+
+/// What a holder proves itself with. It is on disk before anything is sent, so that no crash loses it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Key {
+    /// What the proofs of all moves are made of: each is good once, and stands in the record of the move.
+    Master(Secret),
+    /// One secret for the whole ownership, in a push option: of a lease that a version before has taken. It goes
+    /// on like that until it ends, because a run of that version may still be about.
+    Secret(Secret),
+}
+
+impl Key {
+    /// What the move after the record with this `nonce` shows.
+    pub(crate) fn proof(&self, part: LeasePart, nonce: &str) -> Option<Secret> {
+        match self {
+            Key::Master(master) => Some(master.of_record(part, nonce)),
+            Key::Secret(_) => None,
+        }
+    }
+
+    /// What a record with this `nonce` asks its next move for.
+    pub(crate) fn holder(&self, part: LeasePart, nonce: &str) -> Option<Holder> {
+        Some(self.proof(part, nonce)?.holder())
+    }
+}
+
+impl Held {
+    /// What the lease's next move shows.
+    pub(crate) fn proof(&self) -> Option<Secret> {
+        self.key.proof(LeasePart::Lease, &self.lease.nonce)
+    }
+
+    /// The push option by which a holder of before proves itself to a gate.
+    pub(crate) fn option(&self) -> Option<String> {
+        match &self.key {
+            Key::Secret(secret) if self.gate => Some(format!("fence-holder={}:{}", self.fence, secret.reveal())),
+            _ => None,
+        }
+    }
+
+    /// The same lease, now at `commit`.
+    pub(crate) fn moved_to(&self, lease: Lease, commit: ObjectId) -> Held {
+        Held { lease, commit, pending: None, ..self.clone() }
+    }
+
+    /// The same lease, where it was: the push that was under way has not landed and will not.
+    pub(crate) fn unmoved(&self) -> Held {
+        Held { pending: None, ..self.clone() }
+    }
+
+    /// The same, once it is known whether there is a gate: what was sent without knowing was not taken.
+    pub(crate) fn with_gate(&self, gate: bool) -> Held {
+        Held { gate, ..self.unmoved() }
+    }
+}
+
+/// What a push wanted to make of the lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pending {
+    pub(crate) lease: Lease,
+    pub(crate) commit: ObjectId,
+}
+
+/// The heartbeat, as far as it has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pulse {
+    /// What its ref is at.
+    pub(crate) commit: ObjectId,
+    /// The nonce of that beat, which the next one's proof is made of.
+    #[serde(default)]
+    pub(crate) nonce: String,
+    /// Until when the lease is ours, by the clock that counts suspend.
+    pub(crate) good_until: Stamp,
+}
+
+/// What the holder says of its work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    pub(crate) text: String,
+    pub(crate) at: Stamp,
+}
+
+/// Nobody comes back to a lease that ended so long ago.
+const LONG_AGO: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The directory of one lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LeaseDir(PathBuf);
+
+/// A lock, let go when this is dropped.
+#[must_use = "the lock is let go when this is dropped"]
+pub(crate) struct Locked(#[expect(dead_code, reason = "held open for its lock")] File);
+
+impl LeaseDir {
+    /// Makes the directory of a new lease.
+    pub(crate) fn create(local: &Local, id: &LeaseId, now: &Stamp) -> Result<LeaseDir, Failure> {
+        let all = home(local).join("leases");
+        sweep(&all, now);
+        let dir = all.join(id.as_str());
+        let objects = dir.join("objects");
+        DirBuilder::new().recursive(true).mode(0o700).create(&objects).map_err(|e| of_file(&objects, &e))?;
+        Ok(LeaseDir(dir))
+    }
+
+    /// The directory at `path`, whatever is there.
+    pub(crate) fn at(path: &Path) -> LeaseDir {
+        LeaseDir(path.to_owned())
+    }
+
+    /// `failed`, or why it could not have worked: the lease was given back meanwhile.
+    pub(crate) fn or_gone(&self, failed: Failure) -> Failure {
+        if self.0.is_dir() { failed } else { gone() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The objects that were made for this lease.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.0.join("objects")
+    }
+
+    pub(crate) fn held(&self) -> Result<Held, Failure> {
+        self.read("lease.json")
+    }
+
+    pub(crate) fn set_held(&self, held: &Held) -> Result<(), Failure> {
+        self.write("lease.json", held)
+    }
+
+    pub(crate) fn pulse(&self) -> Result<Pulse, Failure> {
+        self.read("beat.json")
+    }
+
+    pub(crate) fn set_pulse(&self, pulse: &Pulse) -> Result<(), Failure> {
+        self.write("beat.json", pulse)
+    }
+
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        self.read("progress.json").ok()
+    }
+
+    pub(crate) fn set_progress(&self, progress: &Progress) -> Result<(), Failure> {
+        self.write("progress.json", progress)
+    }
+
+    /// Keeps other pushes of this lease waiting: each needs the token that the one before leaves.
+    pub(crate) fn lock_lease(&self, how: &How) -> Result<Locked, Failure> {
+        self.lock("lease.lock", how)
+    }
+
+    /// Keeps other heartbeats of this lease waiting.
+    pub(crate) fn lock_beat(&self, how: &How) -> Result<Locked, Failure> {
+        self.lock("beat.lock", how)
+    }
+
+    /// Forgets the lease. What is left of it lives in the remote.
+    pub(crate) fn remove(&self) {
+        // Gone at once for everybody who looks, and not file by file.
+        let gone = self.0.with_extension("gone");
+        let moved = fs::rename(&self.0, &gone);
+        let _ = fs::remove_dir_all(if moved.is_ok() { &gone } else { &self.0 });
+    }
+
+    fn lock(&self, name: &str, how: &How) -> Result<Locked, Failure> {
+        let path = self.0.join(name);
+        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, &e) })?;
+        wait_for_lock(&file, how).map_err(|e| match e.kind() {
+            io::ErrorKind::TimedOut => {
+                Failure::Unknown { why: "another push of this lease is still under way".to_owned() }
+            }
+            _ => of_file(&path, &e),
+        })?;
+        Ok(Locked(file))
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
+        let path = self.0.join(name);
+        let bytes = fs::read(&path);
+        let bytes = bytes.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, &e) })?;
+        serde_json::from_slice(&bytes).map_err(|e| of_file(&path, &e.into()))
+    }
+
+    /// Whole or not at all: a lease that forgets where it is must ask the remote again.
+    fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+        let path = self.0.join(name);
+        write_whole(&path, &serde_json::to_vec(value).unwrap_or_default()).map_err(|e| of_file(&path, &e))
+    }
+}
+
+/// Removes what runs that were killed have left: leases whose time was up days ago.
+fn sweep(leases: &Path, now: &Stamp) {
+    for entry in fs::read_dir(leases).into_iter().flatten().flatten() {
+        let dir = LeaseDir(entry.path());
+        let is_old = |pulse: Pulse| pulse.good_until.age_at(now) > LONG_AGO;
+        if dir.pulse().is_ok_and(is_old) {
+            dir.remove();
+        }
+    }
+}
+
+/// Takes the lock of `file`, and waits for it as long as git would be waited for.
+pub(crate) fn wait_for_lock(file: &File, how: &How) -> io::Result<()> {
+    let since = Instant::now();
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if how.is_over(since.elapsed()) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(Duration::from_millis(20)),
+            taken => return taken.map_err(io::Error::from),
+        }
+    }
+}
+
+/// Replaces the file at `path` as a whole; only the user can read it.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn gone() -> Failure {
+    Failure::usage("no lease is held here", "take one:  git fence acquire,  or  git fence run -- COMMAND")
+}
+
+/// The lease that `git fence acquire` took here, for a fence of a remote. A `run` leaves none: its
+/// lease is only its own.
+pub(crate) struct Current(PathBuf);
+
+impl Current {
+    pub(crate) fn of(local: &Local, fence: &FenceName, url: &str) -> Current {
+        Current(home(local).join("current").join(format!("{fence}@{}", name_of_url(url))))
+    }
+
+    pub(crate) fn find(&self) -> Option<LeaseDir> {
+        let path = fs::read_to_string(&self.0).ok()?;
+        Some(LeaseDir(PathBuf::from(path))).filter(|dir| dir.0.is_dir())
+    }
+
+    pub(crate) fn set(&self, dir: &LeaseDir) -> Result<(), Failure> {
+        if let Some(before) = self.find().filter(|before| before != dir) {
+            before.remove();
+        }
+        let parent = self.0.parent().unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|e| of_file(parent, &e))?;
+        let path = dir.0.to_string_lossy();
+        write_whole(&self.0, path.as_bytes()).map_err(|e| of_file(&self.0, &e))
+    }
+
+    /// Forgets that it is `dir`, if it is.
+    pub(crate) fn clear(&self, dir: &LeaseDir) {
+        if self.find().as_ref() == Some(dir) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+/// A URL as one component of a path.
+pub(crate) fn name_of_url(url: &str) -> String {
+    git_fence_core::hash_line(url.as_bytes()).to_string()[..16].to_owned()
+}

@@ -1,0 +1,60 @@
+//! Whom the keeper ends with the command.
+//!
+//! The **members** are the keeper's descendants in its own session, and the command's process group.
+//! Not the group alone: `timeout` and shells with job control make groups of their own. One that
+//! began a session of its own is a daemon on purpose and is left alone.
+
+use crate::run::processes::{self, Process};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, waitpid};
+
+#[derive(Debug)]
+pub(crate) struct Members {
+    /// The command's own group, where it has one. The command must not be reaped while this is used.
+    pub(crate) group: Option<Pid>,
+    /// The keeper's session. It has no number where it began outside of the pid namespace.
+    pub(crate) session: Option<Pid>,
+}
+
+impl Members {
+    pub(crate) fn signal(&self, signal: Signal) {
+        // The group first and at once, so that nobody in it escapes by forking.
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, signal);
+        }
+        for member in self.alive().iter().filter(|member| !self.is_in_group(member)) {
+            member.signal(signal);
+        }
+    }
+
+    /// The members that are still there and within reach. Looked for twice before it is said that
+    /// there are none: reading `/proc` takes time, and a process may change its parent meanwhile.
+    pub(crate) fn left(&self) -> Vec<Process> {
+        let look = || {
+            let mut members = self.alive();
+            members.retain(|member| !member.is_out_of_reach());
+            members
+        };
+        let left = look();
+        if left.is_empty() { look() } else { left }
+    }
+
+    fn alive(&self) -> Vec<Process> {
+        let all = processes::all();
+        let below = processes::below(getpid(), &all).into_iter();
+        let others = below.filter(|process| process.session == self.session && !self.is_in_group(process));
+        let in_group = all.iter().filter(|process| self.is_in_group(process)).copied();
+        others.chain(in_group).filter(|process| process.alive).collect()
+    }
+
+    fn is_in_group(&self, process: &Process) -> bool {
+        self.group.is_some() && process.group == self.group
+    }
+}
+
+/// Reaps the orphans that this process has adopted and that have ended, and not the command.
+pub(crate) fn reap_adopted(command: Pid) {
+    let is_adopted = |process: &&Process| process.parent == Some(getpid()) && process.pid != command;
+    for orphan in processes::all().iter().filter(is_adopted).filter(|process| !process.alive) {
+        let _ = waitpid(Some(orphan.pid), WaitOptions::NOHANG);
+    }
+}

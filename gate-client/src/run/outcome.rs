@@ -1,0 +1,60 @@
+//! What became of a run, for programs: the status file.
+
+use crate::{
+    failure::{Failure, of_file},
+    lease::held::write_whole,
+};
+use git_fence_core::{FenceName, HeldBy, LeaseId, Token};
+use serde::Serialize;
+use std::{os::unix::fs::PermissionsExt, path::Path};
+
+/// What became of a run. Every field that is known is there.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Outcome {
+    /// `running`, `ran`, `skipped`, `held`, `busy`, `lost`, `stalled`, `overran`, `unreachable`,
+    /// `not-started`, `interrupted`, or what else went wrong.
+    pub(crate) outcome: &'static str,
+    /// What `run` exits with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exit_code: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fence: Option<FenceName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remote: Option<String>,
+    /// The token at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<Token>,
+    /// The token at the end: as many were spent in between.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_token: Option<Token>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lease: Option<LeaseId>,
+    /// Who held the lease, where it was not ours to have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holder: Option<HeldBy>,
+    /// That the same may well succeed in a while, where it did not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) retryable: bool,
+    /// In words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// How long the lease was held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) held_ms: Option<u64>,
+}
+
+impl Outcome {
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Writes the status file, whole or not at all. There is no secret in it.
+    pub(crate) fn write(&self, path: Option<&Path>) -> Result<(), Failure> {
+        let Some(path) = path else { return Ok(()) };
+        let written = write_whole(path, format!("{}\n", self.json()).as_bytes())
+            .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)));
+        written.map_err(|e| of_file(path, &e))
+    }
+}

@@ -1,0 +1,222 @@
+//! A command under its lease: what ends it, and how.
+
+use crate::{
+    clock::{self, left_until},
+    commands::context::{Context, shown},
+    failure::Failure,
+    lease::{
+        client::Client,
+        heartbeat::{Heard, Heartbeat},
+        held::LeaseDir,
+    },
+    run::{
+        child::{Happened, Spec, Supervised},
+        inside,
+    },
+};
+use git_fence_core::Stamp;
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+    time::Duration,
+};
+
+/// How often deadlines are looked at: the clock that is waited by stops during suspend.
+const TICK: Duration = Duration::from_millis(250);
+/// The longest that a command has between SIGTERM and SIGKILL.
+const LONGEST_GRACE: Duration = Duration::from_secs(10);
+/// Even where nothing is left of the lease, a command gets a moment to end by itself.
+const SHORTEST_GRACE: Duration = Duration::from_secs(1);
+
+/// What bounds a run.
+pub(crate) struct Bounds {
+    pub(crate) wait: Duration,
+    pub(crate) min_hold: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) stall_after: Option<Duration>,
+    /// Whether fetches are left alone, though nobody but git keeps the lease.
+    pub(crate) plain_fetch: bool,
+}
+
+/// What the main thread waits for.
+pub(crate) enum Event {
+    Signal(i32),
+    /// The git that has started `run` was killed.
+    GitIsGone,
+    Command(Happened),
+    Heartbeat(Heard),
+}
+
+/// How the command ended.
+pub(crate) enum Ended {
+    ByItself(u8),
+    NotStarted {
+        code: u8,
+        why: String,
+    },
+    /// Because the git that has started `run` was killed: whoever did that wants no more of it.
+    GitIsGone,
+    /// Because the lease was lost.
+    Lost(Failure),
+    /// Because of a bound: the word for programs, and the reason.
+    Bounded(&'static str, String),
+}
+
+/// A run that has its lease.
+pub(crate) struct Run<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) dir: &'a LeaseDir,
+    pub(crate) bounds: &'a Bounds,
+    pub(crate) ttl: Duration,
+    pub(crate) began: Stamp,
+}
+
+impl Run<'_> {
+    /// Runs the command while the lease is renewed, and holds the lease as long as it is to be held.
+    pub(crate) fn command(
+        &self,
+        context: &Context,
+        command: &[OsString],
+        tell: &Sender<Event>,
+        events: &Receiver<Event>,
+    ) -> Result<Ended, Failure> {
+        let mut environment =
+            inside::environment(self.client, self.dir, &context.environment, self.bounds.plain_fetch)?;
+        let outer = context.environment.get("GIT_FENCE_RUNS").map(std::env::split_paths).into_iter().flatten();
+        // A path with a colon in it cannot stand in a list: then the run is only not seen as an outer one.
+        if let Ok(runs) = std::env::join_paths(outer.chain([self.dir.path().to_owned()])) {
+            environment.set("GIT_FENCE_RUNS", runs);
+        }
+        let (program, args) =
+            command.split_first().ok_or_else(|| Failure::usage("no command", "git fence run -- CMD"))?;
+        let spec = Spec {
+            program,
+            args,
+            remove: context.environment.all().map(|(name, _)| name.clone()).collect(),
+            set: environment.all().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            grace: self.grace(),
+        };
+        let (beats, happens) = (tell.clone(), tell.clone());
+        let started = Supervised::start(&spec, move |happened| drop(happens.send(Event::Command(happened))));
+        let supervised = started.map_err(|e| {
+            Failure::broken(format!("the keeper of {} cannot be started: {e}", shown(program)), "is there memory left?")
+        })?;
+        let heartbeat =
+            Heartbeat::start(self.client, self.dir, self.ttl, move |heard| drop(beats.send(Event::Heartbeat(heard))));
+        let ended = self.watch(&supervised, program, events);
+        if matches!(ended, Ended::ByItself(_)) {
+            self.hold_on(events);
+        }
+        heartbeat.stop();
+        Ok(ended)
+    }
+
+    /// Until the command has ended.
+    fn watch(&self, supervised: &Supervised, program: &OsString, events: &Receiver<Event>) -> Ended {
+        let mut good_until = self.good_until();
+        let mut ending: Option<Ended> = None;
+        loop {
+            let now = self.client.clock.now();
+            if ending.is_none()
+                && let Some(reason) = self.reason_to_end(&now, &good_until)
+            {
+                // What is left of the lease is what the command has to clean up in.
+                supervised.end(left_until(&good_until, &now).min(self.grace()).max(SHORTEST_GRACE.min(self.ttl)));
+                ending = Some(reason);
+            }
+            match events.recv_timeout(TICK) {
+                Ok(Event::Signal(signal)) => supervised.forward(signal),
+                Ok(Event::GitIsGone) => {
+                    supervised.end(self.grace());
+                    ending = ending.or(Some(Ended::GitIsGone));
+                }
+                Ok(Event::Heartbeat(Heard::Renewed(until))) => good_until = until,
+                Ok(Event::Heartbeat(Heard::Failed(failure))) => {
+                    let left = left_until(&good_until, &self.client.clock.now());
+                    note(&format!("the lease could not be renewed and lasts another {} s: {failure}", left.as_secs()));
+                }
+                Ok(Event::Heartbeat(Heard::Lost(failure))) => {
+                    let left = left_until(&good_until, &self.client.clock.now());
+                    supervised.end(left.min(self.grace()).max(SHORTEST_GRACE.min(self.ttl)));
+                    ending = Some(Ended::Lost(failure));
+                }
+                Ok(Event::Command(happened)) => {
+                    if let Some(end) = end_of(happened, program) {
+                        return ending.unwrap_or(end);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+    }
+
+    /// Why the command may not go on.
+    fn reason_to_end(&self, now: &Stamp, good_until: &Stamp) -> Option<Ended> {
+        if left_until(good_until, now) <= self.grace() {
+            let left = left_until(good_until, now).as_secs();
+            let why = format!("it was not renewed in time, and {left} s are left of it");
+            return Some(Ended::Lost(Failure::lost(&self.client.fence, why)));
+        }
+        let held = self.began.age_at(now);
+        if let Some(most) = self.bounds.max_hold.filter(|most| held >= *most) {
+            return Some(Ended::Bounded("overran", format!("it ran for longer than --max-hold, {} s", most.as_secs())));
+        }
+        let stall_after = self.bounds.stall_after?;
+        let last = self.dir.progress().map_or_else(|| self.began.clone(), |progress| progress.at);
+        let why = || format!("no  git fence progress  for longer than --stall-after, {} s", stall_after.as_secs());
+        (last.age_at(now) >= stall_after).then(|| Ended::Bounded("stalled", why()))
+    }
+
+    /// Holds the lease until it has been held for as long as it is to be held at least.
+    fn hold_on(&self, events: &Receiver<Event>) {
+        let end = clock::after(&self.began, self.bounds.min_hold);
+        while !left_until(&end, &self.client.clock.now()).is_zero() {
+            if let Ok(Event::Signal(_) | Event::GitIsGone | Event::Heartbeat(Heard::Lost(_))) =
+                events.recv_timeout(TICK)
+            {
+                return;
+            }
+        }
+    }
+
+    /// What the command has between SIGTERM and SIGKILL.
+    fn grace(&self) -> Duration {
+        (self.ttl / 6).min(LONGEST_GRACE)
+    }
+
+    fn good_until(&self) -> Stamp {
+        self.dir.pulse().map_or_else(|_| self.began.clone(), |pulse| pulse.good_until)
+    }
+}
+
+fn end_of(happened: Happened, program: &OsString) -> Option<Ended> {
+    Some(match happened {
+        Happened::Started => return None,
+        Happened::LeftBehind(count) => {
+            let them = if count == 1 { "a process" } else { &format!("{count} processes") };
+            note(&format!("the command has ended and left {them} behind: ending what is left"));
+            return None;
+        }
+        Happened::CannotStart { not_found: true, why } => {
+            Ended::NotStarted { code: 127, why: format!("'{}' was not found: {why}", shown(program)) }
+        }
+        Happened::CannotStart { not_found: false, why } => {
+            Ended::NotStarted { code: 126, why: format!("'{}' cannot be run: {why}", shown(program)) }
+        }
+        Happened::Exited(code) => Ended::ByItself(u8::try_from(code).unwrap_or(1)),
+        Happened::Killed(signal) => Ended::ByItself(code_of_signal(signal)),
+        Happened::KeeperGone => {
+            note("the keeper of the command has died, so the command was ended: how it would have ended is not known");
+            Ended::ByItself(code_of_signal(9))
+        }
+    })
+}
+
+pub(crate) fn code_of_signal(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "note: {text}");
+}

@@ -1,0 +1,362 @@
+//! Reading a lease from the remote: one fetch brings both refs and their objects.
+//!
+//! They go into a repository of our own beside the user's: no ref, no object and no `FETCH_HEAD` of
+//! the user's is touched, and `git push --mirror` has nothing of ours to push. Only the tip is fetched: a lease
+//! that has changed hands for years has a long history. So that repository is shallow, and each fence of each remote
+//! has one of its own: two fetches at once into one that is shallow get in each other's way.
+
+use crate::{
+    failure::{Failure, of_file},
+    git::{
+        Git, How, Ran,
+        local::{Local, Remote},
+        run,
+    },
+    lease::held::{home, name_of_url},
+    store::objects::{has_object, read_commit},
+};
+use git_fence_core::{Beat, FenceName, HeldBy, Lease, LeaseState, ObjectId, Stamp, text};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, DirBuilder, File},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What the remote shows of a fence's lease.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    pub(crate) lease: Option<SeenLease>,
+    /// What the beat's ref is at.
+    pub(crate) beat_at: Option<ObjectId>,
+    /// The beat, where it can be read.
+    pub(crate) beat: Option<Beat>,
+}
+
+/// The lease, and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct SeenLease {
+    pub(crate) commit: ObjectId,
+    pub(crate) parents: Vec<ObjectId>,
+    pub(crate) lease: Lease,
+    /// When its record was made, by its owner's clock.
+    pub(crate) time: String,
+}
+
+/// Whether somebody has the lease, as far as it can be told from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// There is none, or it was given back.
+    Free,
+    /// Its holder is alive by all that is known here.
+    Alive,
+    /// Its time is up by this machine's clock, without the allowance for clocks that differ.
+    AliveOrLate,
+    /// Nobody has renewed it in time.
+    Expired,
+}
+
+/// A heartbeat whose deadline no clock that is right can have set: how long it lasts is found out by watching it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) beat: ObjectId,
+    /// How far ahead its holder's clock is, at least.
+    pub(crate) by: Duration,
+    /// After which time it counts as dead, if it has not moved until then.
+    pub(crate) left: Duration,
+}
+
+impl Seen {
+    /// Whether the lease can be taken, at `now`, with an allowance for `skew` between the clocks.
+    /// `watched` is for how long the beat has been as it is, as seen from here.
+    pub(crate) fn life(&self, now: &Stamp, skew: Duration, watched: Duration) -> Life {
+        let Some(SeenLease { lease, .. }) = &self.lease else { return Life::Free };
+        if lease.state == LeaseState::Released {
+            return Life::Free;
+        }
+        // A lease whose beat is not its own is not kept by anybody.
+        let Some(beat) = self.beat.as_ref().filter(|beat| beat.lease == lease.id) else { return Life::Expired };
+        let skew_ms = u64::try_from(skew.as_millis()).unwrap_or(u64::MAX);
+        if watched >= lease.ttl.duration().saturating_add(skew) {
+            return Life::Expired;
+        }
+        match now.unix_ms {
+            now if now < beat.deadline_ms() => Life::Alive,
+            now if now < beat.deadline_ms().saturating_add(skew_ms) => Life::AliveOrLate,
+            _ => Life::Expired,
+        }
+    }
+
+    /// Whether its holder's clock is ahead by more than `skew`.
+    pub(crate) fn ahead(&self, now: &Stamp, skew: Duration, watched: Duration) -> Option<Ahead> {
+        let lease = &self.lease.as_ref().filter(|seen| seen.lease.state == LeaseState::Held)?.lease;
+        let beat = self.beat.as_ref().filter(|beat| beat.lease == lease.id)?;
+        let lasts = Duration::from_millis(beat.deadline_ms().saturating_sub(now.unix_ms));
+        let by = lasts.saturating_sub(lease.ttl.duration());
+        let left = lease.ttl.duration().saturating_add(skew).saturating_sub(watched);
+        (by > skew).then_some(Ahead { beat: self.beat_at.clone()?, by, left })
+    }
+
+    /// Who has the lease and has not given it back, and for how long by its deadline.
+    pub(crate) fn held_by(&self, now: &Stamp) -> Option<HeldBy> {
+        let is_held = self.lease.as_ref().is_some_and(|seen| seen.lease.state == LeaseState::Held);
+        self.last_holder(now).filter(|_| is_held)
+    }
+
+    /// Who had the lease last, whether it has been given back or not.
+    pub(crate) fn last_holder(&self, now: &Stamp) -> Option<HeldBy> {
+        let SeenLease { lease, .. } = self.lease.as_ref()?;
+        let deadline = self.beat.as_ref().map_or(0, Beat::deadline_ms);
+        // No heartbeat lasts longer than the TTL: what it says beyond that is its clock.
+        let ttl_ms = u64::try_from(lease.ttl.duration().as_millis()).unwrap_or(u64::MAX);
+        let left_ms = deadline.saturating_sub(now.unix_ms).min(ttl_ms);
+        Some(HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms })
+    }
+
+    /// What both refs are at.
+    pub(crate) fn values(&self) -> [Option<ObjectId>; 2] {
+        [self.lease.as_ref().map(|lease| lease.commit.clone()), self.beat_at.clone()]
+    }
+
+    /// Whether its holder has heard a gate here, which then is the judge of what has expired.
+    pub(crate) fn gate(&self) -> bool {
+        self.beat.as_ref().is_some_and(|beat| beat.gate)
+    }
+}
+
+/// Whether a fetch has failed only because there is no ref of these names: with a depth, git does, in silence or with
+/// these words, depending on the way there. And it prunes none.
+fn found_nothing(ran: &Ran) -> bool {
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ran.status.code() == Some(1) && !ran.complains()
+        || said.lines().any(|line| line == "fatal: no matching remote head")
+}
+
+/// Where the refs of the lease are kept.
+const HERE: &str = "refs/remotes/fence";
+
+/// Variables by which git is told where a repository is: the user's is not ours.
+const OF_ANOTHER_REPOSITORY: [&str; 5] =
+    ["GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"];
+
+/// The first step back into a history of which only the tip is here; the next ones are longer.
+const FIRST_DEPTH: usize = 16;
+
+/// The repository of our own for a fence of a remote.
+#[derive(Debug)]
+pub(crate) struct Mirror<'a> {
+    local: &'a Local,
+    remote: &'a Remote,
+    fence: &'a FenceName,
+    dir: PathBuf,
+}
+
+impl<'a> Mirror<'a> {
+    pub(crate) fn open(local: &'a Local, remote: &'a Remote, fence: &'a FenceName) -> Result<Mirror<'a>, Failure> {
+        let home = home(local);
+        DirBuilder::new().recursive(true).mode(0o700).create(&home).map_err(|e| of_file(&home, &e))?;
+        let dir = home.join(format!("mirror-{}-{fence}.git", name_of_url(&remote.url)));
+        let mirror = Mirror { local, remote, fence, dir };
+        if !mirror.objects().is_dir() {
+            let _lock = mirror.lock("mirror.lock", &How::default())?;
+            let failed = |why: String| Failure::broken(format!("'{}': {why}", mirror.dir.display()), "make room there");
+            mirror.make(&home).map_err(failed)?;
+        }
+        Ok(mirror)
+    }
+
+    /// Whole or not at all: it gets its name when it is complete.
+    fn make(&self, home: &Path) -> Result<(), String> {
+        let new = tempfile::Builder::new().prefix("mirror-").tempdir_in(home).map_err(|e| e.to_string())?;
+        let format = format!("--object-format={}", self.local.hash);
+        let mut git = self.local.git.clone();
+        OF_ANOTHER_REPOSITORY.iter().for_each(|name| git.environment.remove(name));
+        git.ask(["init", "--quiet", "--bare", "--template=", &format, &new.path().to_string_lossy()])?;
+        // Somebody else may have made it while this one waited for the lock; and what is not whole is of no use.
+        if !self.objects().is_dir() {
+            let _ = fs::remove_dir_all(&self.dir);
+            fs::rename(new.path(), &self.dir).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Where what was fetched is.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.dir.join("objects")
+    }
+
+    /// Reads the lease: one connection. Of its history come the newest `depth` ownerships.
+    pub(crate) fn read(&self, how: &How, depth: usize) -> Result<Seen, Failure> {
+        let Mirror { fence, remote, .. } = self;
+        let _lock = self.lock(&format!("mirror-{}-{fence}.lock", name_of_url(&remote.url)), how)?;
+        let listing = self.fetch(how, depth)?;
+        let at = |part: &str| {
+            let name = format!("{HERE}/{part} ");
+            let id = listing.lines().find_map(|line| line.strip_prefix(&name))?;
+            ObjectId::parse(id.as_bytes()).ok().flatten()
+        };
+        let (lease_at, beat_at) = (at("lease"), at("beat"));
+        if at("lease/ask").is_some() {
+            return Err(Failure::broken(
+                format!("the remote has a ref refs/fence/{fence}/lease/ask, beside which there can be no lease"),
+                format!("remove it:  git push {} --delete refs/fence/{fence}/lease/ask", remote.name),
+            ));
+        }
+        let beat = beat_at.as_ref().and_then(|id| read_commit(&self.objects(), self.local.hash, id).ok());
+        let lease = lease_at.map(|commit| self.read_lease(commit)).transpose()?;
+        Ok(Seen { lease, beat_at, beat: beat.and_then(|found| Beat::read(&found.message).ok()) })
+    }
+
+    /// Fetches the refs of the lease, and says what they are at.
+    fn fetch(&self, how: &How, depth: usize) -> Result<String, Failure> {
+        let unreachable = |why: String| Failure::Unreachable { remote: self.remote.name.clone(), why };
+        let git = self.git();
+        // Whether there was anything to fetch.
+        let fetch = |depth: Option<String>| -> Result<bool, String> {
+            let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
+            fetch.args(["--recurse-submodules=no", "--refmap="]).args(depth).args(&self.remote.route.upload_pack);
+            fetch.arg("--").arg(&self.remote.url).arg(format!("+refs/fence/{}/*:{HERE}/*", self.fence));
+            match run(&mut fetch, how) {
+                Ok(ran) if ran.status.success() => Ok(true),
+                Ok(ran) if found_nothing(&ran) => Ok(false),
+                Ok(ran) => Err(ran.complaint()),
+                Err(e) => Err(e.to_string()),
+            }
+        };
+        let depth = depth.min(usize::try_from(i32::MAX).unwrap_or(usize::MAX));
+        let fetched = match fetch(Some(format!("--depth={depth}"))) {
+            Err(why) if why.contains("does not support shallow") => fetch(None),
+            fetched => fetched,
+        };
+        let is_there = fetched.map_err(unreachable)?;
+        let list = || git.ask(["for-each-ref", "--format=%(refname) %(objectname)", HERE]).map_err(unreachable);
+        let mut listing = list()?;
+        if !is_there && !listing.is_empty() {
+            fetch(None).map_err(unreachable)?;
+            listing = list()?;
+        }
+        if depth == 1 {
+            self.forget_past_tips(&listing)?;
+        }
+        Ok(listing)
+    }
+
+    /// Git adds each tip to the list of those whose parents are not here, and takes none away.
+    fn forget_past_tips(&self, listing: &str) -> Result<(), Failure> {
+        let path = self.dir.join("shallow");
+        let known = fs::read_to_string(&path).unwrap_or_default();
+        let is_tip = |id: &&str| listing.lines().any(|line| line.split(' ').nth(1) == Some(*id));
+        let tips: String = known.lines().filter(is_tip).map(|id| format!("{id}\n")).collect();
+        let written = match (tips == known, tips.is_empty()) {
+            (true, _) => Ok(()),
+            (false, true) => fs::remove_file(&path),
+            (false, false) => crate::lease::held::write_whole(&path, tips.as_bytes()),
+        };
+        written.map_err(|e| of_file(&path, &e))
+    }
+
+    /// Git, run in this repository, with what is configured in the user's.
+    fn git(&self) -> Git {
+        let mut git = self.local.git.clone();
+        OF_ANOTHER_REPOSITORY.iter().for_each(|name| git.environment.remove(name));
+        git.environment.set("GIT_DIR", &self.dir);
+        // Credentials, ssh commands and proxies may be configured in the user's repository.
+        let mut settings = git.environment.settings();
+        let configured = ["config", "config.worktree"].map(|name| self.local.common_dir.join(name));
+        settings.extend(
+            configured.into_iter().filter(|path| path.exists()).map(|path| ("include.path".into(), path.into())),
+        );
+        git.environment.set_settings(&settings);
+        git
+    }
+
+    /// The ownerships that led to `tip`, the newest first, up to one that is `enough`. What is not here is fetched.
+    pub(crate) fn history(
+        &self,
+        tip: Option<&SeenLease>,
+        most: usize,
+        how: &How,
+        enough: impl Fn(&SeenLease) -> bool,
+    ) -> Result<Vec<SeenLease>, Failure> {
+        let mut depth = FIRST_DEPTH;
+        loop {
+            let (known, is_whole) = self.known_history(tip.cloned(), most, &enough)?;
+            // The remote's own history may be cut, too.
+            if is_whole || depth / 8 >= most {
+                return Ok(known);
+            }
+            self.read(how, depth)?;
+            depth = depth.saturating_mul(8);
+        }
+    }
+
+    /// The same as far as it is here, and whether that is all of it.
+    fn known_history(
+        &self,
+        tip: Option<SeenLease>,
+        most: usize,
+        enough: impl Fn(&SeenLease) -> bool,
+    ) -> Result<(Vec<SeenLease>, bool), Failure> {
+        let mut all = Vec::new();
+        let mut next = tip;
+        while let Some(seen) = next {
+            let parent = seen.parents.first().cloned().filter(|_| all.len() + 1 < most && !enough(&seen));
+            all.push(seen);
+            if parent.as_ref().is_some_and(|commit| !has_object(&self.objects(), self.local.hash, commit)) {
+                return Ok((all, false));
+            }
+            next = parent.map(|commit| self.read_lease(commit)).transpose()?;
+        }
+        Ok((all, true))
+    }
+
+    fn read_lease(&self, commit: ObjectId) -> Result<SeenLease, Failure> {
+        let fence = self.fence;
+        let unusable = |why: &dyn std::fmt::Display| {
+            Failure::broken(
+                format!(
+                    "the remote's refs/fence/{fence}/lease cannot be read as a lease: {}",
+                    text::one_line(why.to_string().as_bytes(), 200)
+                ),
+                "nothing was written. A newer git-fence may read it; otherwise the server's operator looks at it with  git log -1",
+            )
+        };
+        let found = read_commit(&self.objects(), self.local.hash, &commit).map_err(|e| unusable(&e))?;
+        let lease = Lease::read(&found.message).map_err(|e| unusable(&e))?;
+        let time = Beat::deadline_at(found.time.saturating_mul(1000));
+        Ok(SeenLease { commit, parents: found.parents, lease, time })
+    }
+
+    /// For how long the beat has been what it is, as seen by runs on this machine: an end to leases
+    /// whose holder's clock is ahead, which by their deadlines would last for ever.
+    pub(crate) fn watched(&self, seen: &Seen, now: &Stamp) -> Duration {
+        #[derive(Serialize, Deserialize)]
+        struct Watched {
+            beat: ObjectId,
+            since: Stamp,
+        }
+        let Some(beat) = &seen.beat_at else { return Duration::ZERO };
+        let path = home(self.local).join(format!("watched-{}@{}", self.fence, name_of_url(&self.remote.url)));
+        let known: Option<Watched> = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        // What was written down in the future, before this machine's own clock was set right, says nothing.
+        let is_past = |since: &Stamp| since.boot == now.boot || since.unix_ms <= now.unix_ms;
+        match known.filter(|known| known.beat == *beat && is_past(&known.since)) {
+            Some(known) => known.since.age_at(now),
+            None => {
+                let watched = Watched { beat: beat.clone(), since: now.clone() };
+                let _ = crate::lease::held::write_whole(&path, &serde_json::to_vec(&watched).unwrap_or_default());
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// Runs in one clone read a lease one after the other: they write the same refs.
+    fn lock(&self, name: &str, how: &How) -> Result<File, Failure> {
+        let path = self.dir.with_file_name(name);
+        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(|e| of_file(&path, &e))?;
+        crate::lease::held::wait_for_lock(&file, how).map_err(|e| of_file(&path, &e))?;
+        Ok(file)
+    }
+}

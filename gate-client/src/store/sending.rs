@@ -1,0 +1,229 @@
+//! The push that moves refs of a lease, alone or together with the user's.
+
+use crate::{
+    failure::{Failure, of_file},
+    git::{Git, How, local::Remote, run},
+    store::{
+        answer::{Answer, RefAnswer, refs_in},
+        objects::{hash_of, read_commit},
+    },
+};
+use git_fence_core::{FenceName, LeasePart, ObjectId};
+use std::{
+    collections::HashMap,
+    ffi::{OsStr, OsString},
+    fs,
+    io::Write as _,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::NamedTempFile;
+
+/// A push with a compare-and-swap for each ref of a lease that it moves: never `+`, never `--force`,
+/// which would switch the check off, and always `--atomic`, without which the other refs land anyway.
+#[derive(Debug)]
+pub(crate) struct Sending<'a> {
+    git: Git,
+    /// Where the lease's objects are.
+    objects: Vec<PathBuf>,
+    remote: &'a Remote,
+    fence: &'a FenceName,
+    swaps: Vec<(LeasePart, Option<ObjectId>, ObjectId)>,
+    /// Push options, ours and the user's.
+    pub(crate) options: Vec<OsString>,
+    /// What goes along: arguments for `git push`, and the user's refspecs.
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) refspecs: Vec<OsString>,
+    /// The commits that the refspecs stood for when they were sent.
+    meant: Vec<OsString>,
+    /// Pushed to by name, so that git updates the remote-tracking refs.
+    pub(crate) by_name: bool,
+    pub(crate) how: How,
+}
+
+/// Which of a push's refs are where it was to bring them.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) there: Vec<RefAnswer>,
+    pub(crate) undone: Vec<String>,
+}
+
+impl<'a> Sending<'a> {
+    /// A push to `remote` that finds the lease's objects in `objects`.
+    pub(crate) fn to(remote: &'a Remote, fence: &'a FenceName, git: &Git, objects: &[&Path]) -> Sending<'a> {
+        Sending {
+            git: git.with_objects(objects),
+            objects: objects.iter().map(|dir| dir.to_path_buf()).collect(),
+            remote,
+            fence,
+            swaps: Vec::new(),
+            options: Vec::new(),
+            arguments: Vec::new(),
+            refspecs: Vec::new(),
+            meant: Vec::new(),
+            by_name: false,
+            how: How::default(),
+        }
+    }
+
+    /// Moves a ref of the lease from `old` to `new`, if it is at `old`.
+    pub(crate) fn swap(mut self, part: LeasePart, old: Option<&ObjectId>, new: &ObjectId) -> Sending<'a> {
+        self.swaps.push((part, old.cloned(), new.clone()));
+        self
+    }
+
+    /// Sends a push option along.
+    pub(crate) fn option(mut self, option: impl Into<OsString>) -> Sending<'a> {
+        self.options.push(option.into());
+        self
+    }
+
+    /// Asks whether the lease is free. The ref that is pushed to cannot be where the lease is: this
+    /// changes nothing, whether a gate answers or git itself refuses.
+    pub(crate) fn ask(mut self, with: &ObjectId) -> Result<Answer, Failure> {
+        self.refspecs.push(format!("{with}:{}", LeasePart::Ask.of(self.fence)).into());
+        self.send()
+    }
+
+    /// Takes down what the user's refspecs stand for at this moment: a branch of the clone may have gone on
+    /// when it is looked at again. Patterns and what git itself completes are left to git.
+    pub(crate) fn remember_what_is_meant(&mut self) {
+        let sources = self.refspecs.iter().filter_map(|refspec| source_of(refspec)).filter(|source| !source.is_empty());
+        let sources: Vec<&OsStr> = sources.collect();
+        if !sources.is_empty() {
+            let rev_parse = ["rev-parse", "--quiet", "--revs-only", "--end-of-options"].map(OsStr::new);
+            self.meant = self.git.lines_of(rev_parse.iter().chain(&sources), b'\n');
+        }
+    }
+
+    /// Looks which of the user's refs are where this push was to bring them. That the lease has moved does not
+    /// say that they have: a server that is killed while it moves the refs of one transaction, file by file, leaves
+    /// some of them behind.
+    pub(crate) fn look(&self) -> Result<Looked, Failure> {
+        let mut looked = Looked::default();
+        if self.refspecs.is_empty() {
+            return Ok(looked);
+        }
+        let mut list = self.git.command(["ls-remote", "--refs"]);
+        let list = self.heard_from(list.args(&self.remote.route.upload_pack).arg("--").arg(&self.remote.url))?;
+        let list = String::from_utf8_lossy(&list);
+        let at: HashMap<&str, &str> =
+            list.lines().filter_map(|line| line.split_once('\t')).map(|(id, name)| (name, id)).collect();
+
+        let (deletions, updates): (Vec<_>, Vec<_>) =
+            self.refspecs.iter().partition(|refspec| deleted_by(refspec).is_some());
+        for name in deletions.into_iter().filter_map(|refspec| deleted_by(refspec)) {
+            let name = name.to_string_lossy();
+            let spelled = ["", "refs/", "refs/tags/", "refs/heads/"].map(|prefix| format!("{prefix}{name}"));
+            match spelled.iter().find(|name| at.contains_key(name.as_str())) {
+                Some(there) => looked.undone.push(there.clone()),
+                None => looked.there.push(RefAnswer { name: name.into_owned(), refused: None, up_to_date: false }),
+            }
+        }
+        if !updates.is_empty() {
+            let mut push = plain_push(&self.git, &[]);
+            push.arg("--dry-run").args(&self.remote.route.receive_pack).arg("--").arg(&self.remote.url).args(updates);
+            for answer in refs_in(&self.heard_from(&mut push)?) {
+                let is_meant =
+                    at.get(answer.name.as_str()).is_some_and(|id| self.meant.iter().any(|meant| **meant == **id));
+                if answer.up_to_date || is_meant {
+                    looked.there.push(RefAnswer { up_to_date: false, refused: None, ..answer });
+                } else {
+                    looked.undone.push(answer.name);
+                }
+            }
+        }
+        Ok(looked)
+    }
+
+    /// What a git that only looks prints. A push that refuses to be tried again says of its refs what it can.
+    fn heard_from(&self, git: &mut Command) -> Result<Vec<u8>, Failure> {
+        let ran = run(git, &How { aloud: false, ..self.how.clone() });
+        match ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))? {
+            ran if ran.status.success() || ran.stdout.ends_with(b"Done\n") => Ok(ran.stdout),
+            ran => Err(Failure::Unreachable { remote: self.remote.name.clone(), why: ran.complaint() }),
+        }
+    }
+
+    pub(crate) fn send(&self) -> Result<Answer, Failure> {
+        let shallow = self.shallow_list()?;
+        let mut git = self.git.clone();
+        if let Some(list) = &shallow {
+            // What `git --shallow-file` sets.
+            git.environment.set("GIT_SHALLOW_FILE", list.path());
+        }
+        let mut push = plain_push(&git, &self.options);
+        push.arg("--atomic");
+        for (part, old, _) in &self.swaps {
+            let old = old.as_ref().map_or(String::new(), ToString::to_string);
+            push.arg(format!("--force-with-lease={}:{old}", part.of(self.fence)));
+        }
+        push.args(&self.arguments).args(&self.remote.route.receive_pack).arg("--");
+        push.arg(if self.by_name { &self.remote.name } else { &self.remote.url }).args(&self.refspecs);
+        for (part, _, new) in &self.swaps {
+            push.arg(format!("{new}:{}", part.of(self.fence)));
+        }
+        let ran = run(&mut push, &self.how)
+            .map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
+        Ok(Answer::of(&ran))
+    }
+}
+
+impl Sending<'_> {
+    /// A lease stands on the ownership before it, and what that stands on need not be here. Git would look for it,
+    /// so it is told where the history ends: for this push alone, and beside where the user's own may end.
+    fn shallow_list(&self) -> Result<Option<NamedTempFile>, Failure> {
+        let parents = self.swaps.iter().flat_map(|(_, _, new)| self.parents_of(new));
+        // Whatever is here of what they stand on: it may end anywhere.
+        let ends: Vec<ObjectId> = parents.filter(|parent| !self.parents_of(parent).is_empty()).collect();
+        let Some(here) = self.objects.first().and_then(|dir| dir.parent()).filter(|_| !ends.is_empty()) else {
+            return Ok(None);
+        };
+        let own = self.git.ask(["rev-parse", "--git-path", "shallow"]).map(|path| self.git.dir.join(path));
+        let mut list = own.ok().and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        ends.iter().for_each(|end| list.extend(format!("{end}\n").as_bytes()));
+        let mut file = NamedTempFile::new_in(here).map_err(|e| of_file(here, &e))?;
+        file.write_all(&list).map_err(|e| of_file(file.path(), &e))?;
+        Ok(Some(file))
+    }
+
+    fn parents_of(&self, commit: &ObjectId) -> Vec<ObjectId> {
+        let found = self.objects.iter().find_map(|dir| read_commit(dir, hash_of(commit), commit).ok());
+        found.map(|found| found.parents).unwrap_or_default()
+    }
+}
+
+/// What a refspec that is no pattern takes from here, nothing for a deletion.
+fn source_of(refspec: &OsStr) -> Option<&OsStr> {
+    let refspec = refspec.as_bytes();
+    let refspec = refspec.strip_prefix(b"+").unwrap_or(refspec);
+    let source = refspec.split(|byte| *byte == b':').next().unwrap_or_default();
+    (!refspec.contains(&b'*')).then(|| OsStr::from_bytes(source))
+}
+
+/// What `:ref` or `+:ref` deletes. A lone `:` is for branches that are there on both sides.
+fn deleted_by(refspec: &OsStr) -> Option<&OsStr> {
+    let refspec = refspec.as_bytes();
+    let name = refspec.strip_prefix(b"+").unwrap_or(refspec).strip_prefix(b":")?;
+    (!name.is_empty()).then(|| OsStr::from_bytes(name))
+}
+
+/// `git push`, without what the user has configured for pushes of their own, which is not for this one. The
+/// clone's pre-push hook is asked once for each push of the user's, elsewhere.
+///
+/// The options travel in the environment, which only this user can read: in a lease that a version before has
+/// taken, one of them is the holder's secret, and everybody on the machine sees the arguments of a process. `-o`
+/// on the command line would switch these off.
+pub(crate) fn plain_push(git: &Git, options: &[OsString]) -> Command {
+    let mut git = git.clone();
+    let unset =
+        [("push.followTags", "false"), ("push.gpgSign", "false"), ("push.negotiate", "false"), ("push.pushOption", "")];
+    for (key, value) in unset {
+        git.environment.set_last(key, OsStr::new(value));
+    }
+    for option in options {
+        git.environment.set_last("push.pushOption", option);
+    }
+    git.command(["push", "--porcelain", "--no-verify", "--recurse-submodules=no"])
+}

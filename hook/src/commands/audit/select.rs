@@ -1,0 +1,86 @@
+//! What of the log somebody asks for, and in which form: the options of `audit`.
+
+use crate::{commands::audit::moment::Moment, host::clock};
+use clap::Args;
+use git_fence_core::{FenceName, FenceNameError, Filter, Token, TokenError};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(crate) struct AuditArgs {
+    /// The repository
+    #[arg(default_value = ".")]
+    pub(crate) repository: PathBuf,
+    #[command(flatten)]
+    selection: Selection,
+    /// Go on showing lines as they are written, until interrupted
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// For programs: the lines as the log has them, one JSON object each
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// For spreadsheets: comma-separated, with a row of names first
+    #[arg(long)]
+    csv: bool,
+}
+
+#[derive(Args)]
+struct Selection {
+    /// Only pushes that were refused, or in observe mode would have been
+    #[arg(long)]
+    rejected: bool,
+    /// Only lines that name this fence
+    #[arg(long, value_name = "NAME", value_parser = fence)]
+    fence: Option<FenceName>,
+    /// Only lines that name this pusher
+    #[arg(long, value_name = "NAME")]
+    pusher: Option<String>,
+    /// Only lines that name this token
+    #[arg(long, value_name = "N", value_parser = token)]
+    token: Option<Token>,
+    /// Only from then on: 2026-01-31T12:00:00Z, 2026-01-31 (UTC), or how long ago, as in 2h or 7d
+    #[arg(long, value_name = "T", value_parser = Moment::parse)]
+    since: Option<Moment>,
+    /// Only what was before; a day counts with all of it
+    #[arg(long, value_name = "T", value_parser = Moment::parse)]
+    until: Option<Moment>,
+}
+
+/// The form in which lines are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Table,
+    Json,
+    Csv,
+}
+
+impl AuditArgs {
+    pub(crate) fn form(&self) -> Form {
+        match (self.json, self.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            (false, false) => Form::Table,
+        }
+    }
+
+    /// What is asked for, as of now.
+    pub(crate) fn filter(&self) -> Filter {
+        let now = clock::timestamp();
+        let Selection { rejected, fence, pusher, token, since, until } = &self.selection;
+        Filter {
+            rejected: *rejected,
+            fence: fence.clone(),
+            pusher: pusher.clone(),
+            token: *token,
+            since: since.as_ref().map(|since| since.beginning(now)),
+            until: until.as_ref().map(|until| until.end(now)),
+        }
+    }
+}
+
+fn fence(name: &str) -> Result<FenceName, FenceNameError> {
+    FenceName::parse(name.as_bytes())
+}
+
+fn token(digits: &str) -> Result<Token, TokenError> {
+    Token::parse(digits.as_bytes())
+}

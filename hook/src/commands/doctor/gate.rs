@@ -1,0 +1,231 @@
+//! Whether pushes come to the gate at all.
+
+use crate::{
+    commands::failure::Failure,
+    host::{
+        hook_file::{self, Found, Part, is_executable},
+        kept_hook,
+        layout::{Layout, Site},
+    },
+    push::companion,
+    repository::{
+        Repository,
+        git::{self, Wish, shell_quoted},
+        settings,
+    },
+};
+use serde::Serialize;
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    /// Worth knowing.
+    Note,
+    /// The fence is weaker than it could be.
+    Warning,
+    /// The fence is absent, or jammed.
+    Error,
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) name: &'static str,
+    pub(crate) severity: Severity,
+    pub(crate) sentence: String,
+    /// The command that mends it, for a shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mend: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn error(name: &'static str, sentence: impl Into<String>, mend: impl Into<String>) -> Finding {
+        Finding { name, severity: Severity::Error, sentence: sentence.into(), mend: Some(mend.into()) }
+    }
+
+    pub(crate) fn warning(name: &'static str, sentence: impl Into<String>, mend: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Warning, ..Finding::error(name, sentence, mend) }
+    }
+
+    pub(crate) fn note(name: &'static str, sentence: impl Into<String>, mend: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Note, ..Finding::error(name, sentence, mend) }
+    }
+}
+
+/// What is wrong with the gate of a repository, as far as pushes would not even come to it: for `status`.
+pub(crate) fn flaws(repository: &Repository) -> Result<Vec<String>, Failure> {
+    let bad = check(repository)?.into_iter().filter(|finding| finding.severity > Severity::Note);
+    Ok(bad
+        .map(|Finding { sentence, mend, .. }| match mend {
+            Some(mend) => format!("{sentence}; mend it with  {mend}"),
+            None => sentence,
+        })
+        .collect())
+}
+
+/// The command that installs.
+pub(crate) fn install(repository: &Repository) -> String {
+    format!("git-fence-hook install {}", quoted(&repository.common_dir))
+}
+
+/// The command that changes a setting of the repository.
+pub(crate) fn config(repository: &Repository, args: &str) -> String {
+    format!("git -C {} config {args}", quoted(&repository.common_dir))
+}
+
+pub(crate) fn quoted(path: &Path) -> String {
+    shell_quoted(&path.display().to_string())
+}
+
+/// Everything that keeps pushes from coming to the gate, or tokens from coming with them.
+pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, Failure> {
+    let site = Site::of(repository, None)?;
+    let mut findings: Vec<Finding> = hook(repository, &site)?.into_iter().collect();
+    findings.extend(companion(repository, &site)?);
+    findings.extend(hooks_path(repository, &site));
+    if let Some(second) = site.second_hook() {
+        let sentence =
+            format!("the gate is installed twice, also as '{}': every push waits for itself", second.display());
+        findings.push(Finding::error("installed-twice", sentence, format!("rm {}", quoted(&second))));
+    }
+    if !Wish::one("receive.advertisePushOptions", "true").is_fulfilled(repository) {
+        let sentence = "push options are not advertised: only trailers carry tokens";
+        findings.push(Finding::warning("push-options-off", sentence, install(repository)));
+    }
+    for (part, then) in [(Part::Gate, "no push is checked"), (Part::Companion, "every push is refused")] {
+        if is_disabled(part, repository) {
+            let key = format!("hook.{}.enabled", part.name());
+            let sentence = format!("{key} is false: git 2.54 and newer run no such hook, and {then}");
+            // Setting it right here counts wherever it was set wrong.
+            findings.push(Finding::error("hook-disabled", sentence, config(repository, &format!("{key} true"))));
+        }
+    }
+    Ok(findings)
+}
+
+/// Whether git, from 2.54 on, is told not to run that hook.
+pub(crate) fn is_disabled(part: Part, repository: &Repository) -> bool {
+    let key = format!("hook.{}.enabled", part.name());
+    repository.config.boolean(key.as_str()).ok().flatten() == Some(false)
+}
+
+/// The companion: without it a token that was spent could come back, so the gate refuses.
+fn companion(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure> {
+    if !matches!(Found::at(&site.hook(Part::Gate))?, Found::Ours(_)) {
+        // There is no gate that would miss it.
+        return Ok(None);
+    }
+    let Some(why) = companion::what_is_wrong(site.hooks()) else { return Ok(None) };
+    let optional = settings::read(&repository.config).is_ok_and(|settings| settings.companion_is_optional);
+    Ok(Some(if optional {
+        let sentence = format!(
+            "{why}: fence.companion is optional, the weaker form: a ref that is put back before the next push brings its token back"
+        );
+        Finding::warning("companion-missing", sentence, install(repository))
+    } else {
+        Finding::error("companion-missing", format!("{why}: every push is refused"), install(repository))
+    }))
+}
+
+fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure> {
+    let path = site.hook(Part::Gate);
+    let shown = path.display();
+    let mend = install(repository);
+    Ok(match Found::at(&path)? {
+        Found::Nothing => {
+            let elsewhere =
+                repository.setting("core.hooksPath").filter(|_| !site.hooks().starts_with(&repository.common_dir));
+            let why = elsewhere.map_or(String::new(), |_| " (core.hooksPath says to look there)".to_owned());
+            let sentence = format!("there is no hook '{shown}'{why}: no push is checked");
+            let is_no_dir = site.hooks().exists() && !site.hooks().is_dir();
+            Some(Finding::error("hook-missing", sentence, if is_no_dir { own_hooks(repository) } else { mend }))
+        }
+        Found::NoHook => {
+            let sentence = format!("'{shown}' is neither a file nor a link: git cannot run it");
+            let away = quoted(&path.with_extension("moved-away"));
+            Some(Finding::error("hook-not-a-file", sentence, format!("mv {} {away} && {mend}", quoted(&path))))
+        }
+        Found::Others if hook_file::calls(Part::Gate, &path) => {
+            let sentence =
+                format!("the hook '{shown}' is not the gate's own but calls it: whether it always does is not known");
+            Some(Finding { mend: None, ..Finding::note("hook-calls-gate", sentence, "") })
+        }
+        Found::Others => {
+            let sentence = format!("the hook '{shown}' is not the gate's own and does not call it: no push is checked");
+            let kept = kept_hook::place_of(&path);
+            let is_in_the_way = Found::at(&kept)? != Found::Nothing && !kept_hook::is_the_same(&path);
+            let away = kept.parent().unwrap_or(&kept);
+            let aside = format!("mv {} {} && {mend}", quoted(away), quoted(&away.with_extension("old")));
+            Some(Finding::error("hook-not-ours", sentence, if is_in_the_way { aside } else { mend }))
+        }
+        Found::Ours(_) if !is_executable(&path) => Some(Finding::error(
+            "hook-not-executable",
+            format!("the hook '{shown}' is not executable: no push is checked"),
+            mend,
+        )),
+        Found::Ours(_) if site.layout == Layout::Dispatcher && !is_executable(&site.door(Part::Gate)) => {
+            let door = site.door(Part::Gate);
+            let sentence = format!("git does not run the dispatcher '{}': no push is checked", door.display());
+            Some(Finding::error("dispatcher-not-executable", sentence, format!("chmod +x {}", quoted(&door))))
+        }
+        Found::Ours(content) => hook_file::program_in(&content).and_then(|program| self::program(repository, &program)),
+    })
+}
+
+/// The program that the hook starts.
+fn program(repository: &Repository, program: &Path) -> Option<Finding> {
+    let shown = program.display();
+    if !is_executable(program) {
+        let sentence = format!("the hook's program '{shown}' is missing or cannot be run: every push is refused");
+        return Some(Finding::error("program-missing", sentence, install(repository)));
+    }
+    let is_shared = repository
+        .setting("core.sharedRepository")
+        .is_some_and(|value| !matches!(value.as_str(), "umask" | "false" | "0"));
+    let owner = |path: &Path| fs::metadata(path).map(|found| found.uid()).ok();
+    if owner(program) == owner(&repository.common_dir) && !is_shared {
+        return None;
+    }
+    let mode = |path: &Path| fs::metadata(path).map_or(0, |found| found.permissions().mode());
+    let closed = program.ancestors().skip(1).find(|dir| mode(dir) & 0o001 == 0);
+    let (path, bits) = match closed {
+        Some(dir) => (dir, "o+x"),
+        None if mode(program) & 0o005 != 0o005 => (program, "o+rx"),
+        None => return None,
+    };
+    let sentence = format!(
+        "not every user may run the hook's program '{shown}': '{}' is in the way, and their pushes are refused",
+        path.display()
+    );
+    Some(Finding::warning("program-private", sentence, format!("chmod {bits} {}", quoted(path))))
+}
+
+/// Gives the repository hooks of its own, wherever `core.hooksPath` was set.
+fn own_hooks(repository: &Repository) -> String {
+    let own = format!("core.hooksPath {}", quoted(&repository.common_dir.join("hooks")));
+    format!("{} && {}", config(repository, &format!("--replace-all {own}")), install(repository))
+}
+
+fn hooks_path(repository: &Repository, site: &Site) -> Option<Finding> {
+    let value = repository.setting("core.hooksPath")?;
+    let hooks = site.hooks().display();
+    let scope = git::scope_of(&repository.git_dir, "core.hooksPath")?;
+    let own = own_hooks(repository);
+    if matches!(scope.as_str(), "global" | "system") {
+        let sentence =
+            format!("core.hooksPath is set for all repositories ({scope}): '{hooks}' serves every one of them");
+        return Some(Finding::note("hooks-path-shared", sentence, own));
+    }
+    let is_relative = Path::new(&value).is_relative() && !value.starts_with('~');
+    is_relative.then(|| {
+        let sentence =
+            format!("core.hooksPath is relative: it counts from where git runs hooks, which is '{hooks}' for a push");
+        Finding::note("hooks-path-relative", sentence, own)
+    })
+}

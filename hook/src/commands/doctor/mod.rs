@@ -1,0 +1,99 @@
+//! `doctor`: everything that would make the fence silently absent, weaker or jammed, and how to fix it.
+//!
+//! One file per thing that is looked at. A check reads and says what it found; only `--fix` changes anything.
+
+pub(crate) mod fence;
+pub(crate) mod gate;
+pub(crate) mod lock;
+pub(crate) mod settings;
+
+use crate::{
+    commands::{
+        doctor::gate::{Finding, Severity},
+        failure::Failure,
+        fleet::{self, OneOrAll},
+    },
+    host::surroundings::Environment,
+    repository::Repository,
+};
+use serde::Serialize;
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+/// What `doctor` is asked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Asked {
+    #[command(flatten)]
+    place: OneOrAll,
+    /// For programs: a line of JSON for each repository
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    repository: String,
+    /// Whether there is nothing worse than a note.
+    sound: bool,
+    findings: Vec<Finding>,
+}
+
+/// `git-fence-hook doctor`.
+pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut all_sound = true;
+    let dirs = if asked.place.recursive {
+        fleet::below(&asked.place.repository)?
+    } else {
+        vec![asked.place.repository.clone()]
+    };
+    for dir in dirs {
+        let findings = match examine(&dir, environment) {
+            // One that cannot be opened is a finding among others there, and a failure by itself.
+            Err(failure) if asked.place.recursive => vec![Finding {
+                name: "repository-unreadable",
+                severity: Severity::Error,
+                sentence: failure.in_one_line(),
+                mend: None,
+            }],
+            examined => examined?,
+        };
+        let sound = findings.iter().all(|finding| finding.severity == Severity::Note);
+        all_sound &= sound;
+        let report = Report { repository: dir.display().to_string(), sound, findings };
+        if asked.json {
+            writeln!(out, "{}", serde_json::to_string(&report).unwrap_or_default())?;
+        } else {
+            show(&report, &mut out)?;
+        }
+    }
+    if all_sound { Ok(()) } else { Err(Failure::Unsound) }
+}
+
+/// The worst first.
+fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, Failure> {
+    let repository = Repository::find(dir, environment)?;
+    let (settings, mut findings) = settings::check(&repository);
+    findings.extend(gate::check(&repository)?);
+    findings.extend(fence::check(&repository, &settings)?);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
+}
+
+fn show(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{:<8}{}", if report.sound { "ok" } else { "unsound" }, report.repository)?;
+    for Finding { name, severity, sentence, mend } in &report.findings {
+        let severity = match severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        writeln!(out, "{severity}: {name}: {sentence}")?;
+        if let Some(mend) = mend {
+            writeln!(out, "  mend: {mend}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Every repository below a directory: one result line each, and one failure does not stop the rest.
+
+use crate::commands::failure::Failure;
+use std::{
+    fs,
+    io::{self, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// One repository, or all below a directory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneOrAll {
+    /// The repository
+    #[arg(default_value = ".")]
+    pub(crate) repository: PathBuf,
+    /// Every repository below that directory, one result line each
+    #[arg(long)]
+    pub(crate) recursive: bool,
+}
+
+/// Does `work` in each repository below `dir`, which says in a word what it did.
+pub(crate) fn each_below(dir: &Path, mut work: impl FnMut(&Path) -> Result<String, Failure>) -> Result<(), Failure> {
+    let repositories = below(dir)?;
+    let mut progress = Progress::of(repositories.len());
+    let mut failed = 0;
+    let mut out = io::stdout().lock();
+    for path in &repositories {
+        progress.at(path);
+        let done = work(path);
+        progress.clear();
+        match done {
+            Ok(word) => writeln!(out, "ok      {}  {word}", path.display())?,
+            Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
+            Err(failure) => {
+                failed += 1;
+                writeln!(out, "failed  {}  {}", path.display(), failure.in_one_line())?;
+            }
+        }
+    }
+    if failed == 0 {
+        return Ok(());
+    }
+    let what = format!("{failed} of {} repositories failed", repositories.len());
+    Err(Failure::Other { what, hint: "each is named above with its reason; the others are done".to_owned() })
+}
+
+/// The repositories below `dir`, bare and not, in order. Links are not followed, and what lies inside
+/// of a repository is its own affair.
+pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(next) = open.pop() {
+        if looks_like_repository(&next) {
+            found.push(next);
+            continue;
+        }
+        let entries = match fs::read_dir(&next) {
+            Ok(entries) => entries,
+            Err(e) if next == dir => return Err(Failure::io("read", dir)(e)),
+            // Whether there is a repository in there cannot be known: opening it will say why.
+            Err(_) => {
+                found.push(next);
+                continue;
+            }
+        };
+        let dirs = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        open.extend(dirs.map(|entry| entry.path()));
+    }
+    if found.is_empty() {
+        return Err(Failure::Other {
+            what: format!("there is no repository below '{}'", dir.display()),
+            hint: "name a directory with repositories in it, as in  /srv/git".to_owned(),
+        });
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Also one that is broken: it must be named and not passed over.
+fn looks_like_repository(dir: &Path) -> bool {
+    let parts = [dir.join("HEAD").is_file(), dir.join("objects").is_dir(), dir.join("refs").is_dir()];
+    parts.into_iter().filter(|it| *it).count() >= 2
+}
+
+/// A line that counts, on a terminal only.
+struct Progress {
+    done: usize,
+    of: usize,
+    is_shown: bool,
+}
+
+impl Progress {
+    fn of(of: usize) -> Progress {
+        Progress { done: 0, of, is_shown: io::stderr().is_terminal() }
+    }
+
+    fn at(&mut self, path: &Path) {
+        self.done += 1;
+        if self.is_shown {
+            let filled = self.done * 20 / self.of.max(1);
+            let name = path.file_name().unwrap_or_default().display();
+            // Cut, so that it stays one line where the terminal is narrow.
+            let line: String = format!("[{:<20}] {}/{} {name}", "#".repeat(filled), self.done, self.of);
+            let line: String = line.chars().take(39).collect();
+            let _ = write!(io::stderr(), "\r\x1b[K{line}");
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

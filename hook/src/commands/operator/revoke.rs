@@ -1,0 +1,129 @@
+//! Taking a lease away: the operator's way to end an ownership that nobody waits out.
+
+use crate::{
+    commands::{
+        failure::Failure,
+        operator::{Operator, Order},
+    },
+    host::{clock, surroundings::Environment},
+    log::store::{Durability, Store},
+    push::{catch_up, plan},
+    repository::git,
+};
+use git_fence_core::{
+    Beat, Event, FenceName, Format, Lease, LeaseAsk, LeaseChange, LeaseId, LeasePart, LeaseState, ObjectId, Proposal,
+    Reason, Reject, Rules, Secret, Standing, few_words, judge_lease, next_token, nonce_of, owner_name, text,
+};
+use std::io::{self, Write as _};
+
+/// `git-fence-hook revoke`: the refs first, both in one transaction, then the log. Killed in between, the
+/// next push finds the lease where it was moved to.
+pub(crate) fn run(order: &Order, environment: &Environment) -> Result<(), Failure> {
+    let (operator, fence, reason) = order.accept(environment)?;
+    let mut store = operator.lock_when_free(&fence)?;
+    let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
+    let now = clock::stamp(&operator.here);
+    let found = catch_up::look(&operator.repository, store.state(), &rules, &now, &operator.name);
+    if let Some(line) = found.map_err(refused)? {
+        store.append(Event::LeaseFound(line))?;
+    }
+    let Some(held) = store.state().fence(&fence).lease.filter(|lease| lease.is_held()).cloned() else {
+        store.commit(Durability::Lazy)?;
+        return Err(Failure::Other {
+            what: format!("nobody holds the lease of fence '{fence}': nothing was changed"),
+            hint: "git-fence-hook status  shows leases".to_owned(),
+        });
+    };
+    let change = revocation(&operator, &store, &rules, &held, &reason)?;
+    let event = change.on_record(None, &operator.name, store.state());
+    operator.commit(store, event)?;
+    let (owner, token) = (text::in_quotes(&held.lease.owner), held.lease.token);
+    writeln!(io::stdout(), "fence '{fence}'  the lease of {owner}, token {token}, was taken away")?;
+    Ok(())
+}
+
+/// Moves the refs, and says what has become of the lease.
+pub(crate) fn revocation(
+    operator: &Operator,
+    store: &Store,
+    rules: &Rules,
+    held: &Standing,
+    reason: &str,
+) -> Result<LeaseChange, Failure> {
+    let fence = &rules.fence;
+    let mark = store.state().fence(fence).mark;
+    let lease = Lease {
+        format: Format::OneUse,
+        id: LeaseId::of(random()?),
+        token: next_token(Some(held.lease.token), mark).ok_or_else(|| Failure::Other {
+            what: format!("fence '{fence}' has no tokens left"),
+            hint: "git-fence-hook lower  makes room".to_owned(),
+        })?,
+        owner: owner_name(&operator.name).unwrap_or_else(|| "operator".to_owned()),
+        state: LeaseState::Released,
+        ttl: held.lease.ttl.min(rules.lease_max_ttl),
+        reason: Reason::Revoked,
+        words: few_words(reason),
+        holder: Secret::of(random()?).holder(),
+        nonce: nonce_of(random()?),
+    };
+    let now = clock::stamp(&operator.here);
+    let deadline = Beat::deadline_at(now.unix_ms);
+    let nonce = nonce_of(random()?);
+    // Nobody has it, so nobody is to go on from here.
+    let holder = Some(Secret::of(random()?).holder());
+    let beat = Beat { lease: lease.id.clone(), deadline, progress: None, gate: true, holder, nonce };
+
+    let parents: Vec<ObjectId> = held.commit.clone().into_iter().collect();
+    let commit = write_commit(operator, &lease.message(fence, None), &parents)?;
+    let beat_commit = write_commit(operator, &beat.message(fence, None), &[])?;
+    let proposal = Proposal { commit: commit.clone(), parents, lease, proof: None };
+    let asked = LeaseAsk { lease: Some(proposal), beat: Some(beat), may_revoke: true, ..LeaseAsk::default() };
+    let change = judge_lease(rules, Some(held), mark, &asked, &now).map_err(refused)?;
+    move_refs(operator, fence, (&commit, held.commit.as_ref()), &beat_commit)?;
+    Ok(change)
+}
+
+/// Both or none, and only from where they are.
+fn move_refs(
+    operator: &Operator,
+    fence: &FenceName,
+    (lease, before): (&ObjectId, Option<&ObjectId>),
+    beat: &ObjectId,
+) -> Result<(), Failure> {
+    let beat_ref = LeasePart::Beat.of(fence);
+    let beat_before = operator.repository.ref_values([&beat_ref]).map_err(|e| refused(plan::unreadable(e)))?;
+    let beat_before = beat_before.into_iter().next().flatten();
+    let none = "0".repeat(lease.as_str().len());
+    let old = |id: Option<&ObjectId>| id.map_or_else(|| none.clone(), ToString::to_string);
+    let moves = [(LeasePart::Lease.of(fence), lease, before), (beat_ref, beat, beat_before.as_ref())];
+    let lines = moves.map(|(name, new, before)| format!("update {name} {new} {}\n", old(before)));
+    git::write(&operator.repository, &["update-ref", "--stdin"], &lines.concat(), &operator.name)?;
+    Ok(())
+}
+
+fn write_commit(operator: &Operator, message: &str, parents: &[ObjectId]) -> Result<ObjectId, Failure> {
+    let git = |args: &[&str], input: &str| git::write(&operator.repository, args, input, &operator.name);
+    let empty_tree = git(&["hash-object", "-w", "-t", "tree", "--stdin"], "")?;
+    let mut args = vec!["commit-tree", &empty_tree, "-F", "-"];
+    args.extend(parents.iter().flat_map(|parent| ["-p", parent.as_str()]));
+    let id = git(&args, message)?;
+    ObjectId::parse(id.as_bytes()).ok().flatten().ok_or_else(|| Failure::Git {
+        doing: "commit-tree".to_owned(),
+        why: format!("it answered {}", text::quoted(id.as_bytes())),
+    })
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|e| Failure::Other {
+        what: format!("the kernel gives no random bytes: {e}"),
+        hint: "nothing was changed".to_owned(),
+    })?;
+    Ok(bytes)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
+pub(crate) fn refused(reject: Reject) -> Failure {
+    Failure::Other { what: reject.to_string(), hint: "nothing was changed".to_owned() }
+}

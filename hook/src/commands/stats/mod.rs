@@ -1,0 +1,208 @@
+//! `stats`: what the log adds up to, for people, as JSON and for Prometheus. It writes nothing.
+
+pub(crate) mod figures;
+pub(crate) mod prometheus;
+
+use crate::{
+    commands::{
+        audit::moment::Moment,
+        failure::{self, Failure},
+        stats::figures::{Figures, LeaseFigures},
+    },
+    host::{clock, surroundings::Environment},
+    log::{files::FenceDir, history},
+    repository::{Repository, settings},
+};
+use clap::Args;
+use git_fence_core::{Filter, Mode, Tally, text};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+/// How many fences and pushers people are shown; programs get all.
+const MOST_SHOWN: usize = 10;
+
+#[derive(Args)]
+pub(crate) struct StatsArgs {
+    /// The repository
+    #[arg(default_value = ".")]
+    repository: PathBuf,
+    /// Only from then on: 2026-01-31T12:00:00Z, 2026-01-31 (UTC), or how long ago, as in 2h or 7d
+    // A counter that forgets is none: what asks for the Prometheus form works out stretches of time itself.
+    #[arg(long, value_name = "T", value_parser = Moment::parse, conflicts_with = "prometheus")]
+    since: Option<Moment>,
+    /// For programs: JSON
+    #[arg(long, conflicts_with = "prometheus")]
+    json: bool,
+    /// For the textfile collector of Prometheus' node exporter
+    #[arg(long)]
+    prometheus: bool,
+}
+
+/// `git-fence-hook stats`.
+pub(crate) fn run(args: &StatsArgs, environment: &Environment) -> Result<(), Failure> {
+    let repository = Repository::find(&args.repository, environment)?;
+    let settings = settings::read(&repository.config)?;
+    let here = failure::here()?;
+    let since = args.since.as_ref().map(|since| since.beginning(clock::timestamp()));
+    let filter = Filter { since: since.clone(), ..Filter::default() };
+    let mut tally = Tally::default();
+    let journal = history::read(&FenceDir::at(repository.fence_dir()), &here.boot, |read| {
+        if filter.matches(read.line) {
+            tally.add(read.line);
+        }
+    })?;
+    let figures = Figures::of(&repository.common_dir, since, &tally, &journal.state, &settings);
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&figures).unwrap_or_default())?;
+    } else if args.prometheus {
+        out.write_all(prometheus::text(&figures).as_bytes())?;
+    } else {
+        show(&figures, &mut out)?;
+    }
+    Ok(())
+}
+
+/// For people. Numbers stand in front of names, so that long names do no harm on a narrow terminal.
+fn show(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
+    let Figures { repository, since, first, last, lines, pushes, waits_us, fences, .. } = figures;
+    writeln!(out, "{}", text::one_line(repository.as_bytes(), 300))?;
+    for (word, time) in [("since", since), ("first", first), ("last", last)] {
+        if let Some(time) = time {
+            writeln!(out, "{word:<8}  {time}")?;
+        }
+    }
+    writeln!(out, "{lines:>8}  lines\n")?;
+    writeln!(out, "{:>8}  pushes accepted", pushes.accepted)?;
+    writeln!(out, "{:>8}    settled: moved refs", pushes.moved)?;
+    writeln!(out, "{:>8}    settled: moved none", pushes.unmoved)?;
+    writeln!(out, "{:>8}    not settled yet", pushes.unsettled)?;
+    writeln!(out, "{:>8}  pushes refused", pushes.refused)?;
+    show_codes(&pushes.refused_by_code, out)?;
+    if let (Some(median), Some(p95)) = (waits_us.median, waits_us.p95) {
+        writeln!(out, "\ndeciding, waiting included")?;
+        for (length_us, word) in [(median, "median"), (p95, "p95"), (waits_us.max, "longest")] {
+            writeln!(out, "{:>8}  {word}", length(length_us))?;
+        }
+    }
+    writeln!(out, "\n  pushes   refused      mark  fence")?;
+    for fence in fences.iter().take(MOST_SHOWN) {
+        let mode = match fence.mode {
+            Some(Mode::Enforce) => "",
+            Some(Mode::Observe) => "  (observes)",
+            Some(Mode::Off) => "  (off)",
+            None => "  (not configured)",
+        };
+        writeln!(out, "{:>8}  {:>8}  {:>8}  {}{mode}", fence.pushes, fence.refused, fence.mark, fence.fence)?;
+    }
+    and_more(fences.len(), "fences", out)?;
+    show_leases(&figures.leases, out)?;
+    show_observed(figures, out)
+}
+
+fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
+    if leases.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{:>8}  leases granted", leases.granted)?;
+    for (reason, count) in leases.granted_by_reason.iter().filter(|(_, count)| **count > 0) {
+        let why = match *reason {
+            "first" => "the first of its fence",
+            "released" => "after a release",
+            "expired" => "after the holder was not heard any more",
+            _ => "after it was taken away",
+        };
+        writeln!(out, "{count:>8}    {why}")?;
+    }
+    for (count, word) in [
+        (leases.found_held, "tries that found it held"),
+        (leases.renewed, "renewals"),
+        (leases.released, "releases"),
+        (leases.revoked, "taken away"),
+    ] {
+        writeln!(out, "{count:>8}  {word}")?;
+    }
+    if let (Some(median), Some(p95)) = (leases.holds_us.median, leases.holds_us.p95) {
+        writeln!(out, "held, of those that ended")?;
+        for (length_us, word) in [(median, "median"), (p95, "p95"), (leases.holds_us.max, "longest")] {
+            writeln!(out, "{:>8}  {word}", length(length_us))?;
+        }
+    }
+    match leases.beat_gap_p95_percent.filter(|_| leases.wants_longer_ttl) {
+        Some(percent) => writeln!(
+            out,
+            "holders are heard late: one in twenty only after {percent} % of the TTL. A longer one loses fewer leases"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The report that says whether it is time to enforce.
+fn show_observed(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
+    let observed = &figures.observed;
+    let observes = figures.fences.iter().any(|fence| fence.mode == Some(Mode::Observe));
+    if observed.count == 0 {
+        return if observes { writeln!(out, "\nnothing would have been refused") } else { Ok(()) };
+    }
+    writeln!(out, "\nwhat would have been refused")?;
+    writeln!(out, "{:>8}  pushes let through by observing", observed.count)?;
+    show_codes(&observed.by_code, out)?;
+    for by in observed.by_pusher.iter().take(MOST_SHOWN) {
+        writeln!(out, "{:>8}    by {}", by.count, text::in_quotes(&by.pusher))?;
+    }
+    and_more(observed.by_pusher.len(), "pushers", out)?;
+    if observed.by_others > 0 {
+        writeln!(out, "{:>8}    by pushers too many to name", observed.by_others)?;
+    }
+    if let Some(last) = &observed.last {
+        writeln!(out, "last      {last}")?;
+    }
+    if observes { writeln!(out, "to refuse such pushes, set  fence.mode = enforce") } else { Ok(()) }
+}
+
+fn show_codes(codes: &BTreeMap<&'static str, u64>, out: &mut impl Write) -> io::Result<()> {
+    let mut met = codes.iter().filter(|(_, count)| **count > 0);
+    met.try_for_each(|(code, count)| writeln!(out, "{count:>8}    {code}"))
+}
+
+fn and_more(all: usize, what: &str, out: &mut impl Write) -> io::Result<()> {
+    if all > MOST_SHOWN { writeln!(out, "          and {} more {what}", all - MOST_SHOWN) } else { Ok(()) }
+}
+
+/// A length of time with three digits that count.
+fn length(us: u64) -> String {
+    let parts = |unit: u64, name: &str| match us {
+        _ if us < 10 * unit => format!("{}.{:02} {name}", us / unit, us % unit * 100 / unit),
+        _ if us < 100 * unit => format!("{}.{} {name}", us / unit, us % unit * 10 / unit),
+        _ => format!("{} {name}", us / unit),
+    };
+    match us {
+        0..1_000 => format!("{us} us"),
+        1_000..1_000_000 => parts(1_000, "ms"),
+        _ => parts(1_000_000, "s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_have_the_unit_that_suits_them() {
+        for (us, shown) in [
+            (0, "0 us"),
+            (999, "999 us"),
+            (1_000, "1.00 ms"),
+            (5_317, "5.31 ms"),
+            (53_170, "53.1 ms"),
+            (531_700, "531 ms"),
+            (30_000_000, "30.0 s"),
+            (3_600_000_000, "3600 s"),
+        ] {
+            assert_eq!(length(us), shown);
+        }
+    }
+}

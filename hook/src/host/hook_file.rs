@@ -1,0 +1,207 @@
+//! The files of our hooks: what git finds, and what of it is ours.
+
+use crate::{commands::failure::Failure, log::files};
+use std::{
+    fs, io,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+/// What of ours git runs, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Decides, before any ref moves.
+    Gate,
+    /// Records what moved, as soon as git says so.
+    Companion,
+}
+
+impl Part {
+    /// Both, in the order in which they are put in place: a gate without its companion refuses every push, a
+    /// companion without its gate does nothing.
+    pub(crate) const BOTH: [Part; 2] = [Part::Companion, Part::Gate];
+
+    /// What git calls such a hook.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Gate => "pre-receive",
+            Part::Companion => "post-receive",
+        }
+    }
+
+    /// Its place where a dispatcher runs a whole directory. The gate comes last, as close to the write as it can;
+    /// the companion first, before anybody undoes what was pushed.
+    pub(crate) fn in_dispatcher(self) -> &'static str {
+        match self {
+            Part::Gate => "pre-receive.d/zz-git-fence",
+            Part::Companion => "post-receive.d/00-git-fence",
+        }
+    }
+
+    fn purpose(self) -> &'static str {
+        match self {
+            Part::Gate => "Every push to guarded refs passes through it.",
+            Part::Companion => "It records what each push has moved; without it the gate refuses every push.",
+        }
+    }
+}
+
+/// What tells our hook from another's.
+const OURS: &str = "# git-fence: the gate of this repository";
+/// Linux cuts the first line of a script at 255 bytes.
+const LONGEST_SHEBANG: usize = 250;
+
+/// What stands where a hook can stand.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    /// Written by this or another version of this program; its content.
+    Ours(Vec<u8>),
+    /// A file, or a link to wherever.
+    Others,
+    /// Nothing that could be run or kept: a directory, a device.
+    NoHook,
+}
+
+impl Found {
+    /// Looks at `path`.
+    pub(crate) fn at(path: &Path) -> Result<Found, Failure> {
+        let kind = match fs::symlink_metadata(path) {
+            Err(e) if is_absent(&e) => return Ok(Found::Nothing),
+            found => found.map_err(Failure::io("read", path))?.file_type(),
+        };
+        if !kind.is_file() && !kind.is_symlink() {
+            return Ok(Found::NoHook);
+        }
+        match fs::metadata(path) {
+            // A link that leads nowhere is no hook to git, but it is somebody's.
+            Err(e) if is_absent(&e) => return Ok(Found::Others),
+            Err(e) => return Err(Failure::io("read", path)(e)),
+            Ok(behind) if !behind.is_file() => return Ok(Found::NoHook),
+            Ok(_) => {}
+        }
+        let content = files::read_hook(path).map_err(Failure::io("read", path))?;
+        let is_ours = content.split(|b| *b == b'\n').any(|line| line == OURS.as_bytes());
+        Ok(if is_ours { Found::Ours(content) } else { Found::Others })
+    }
+}
+
+/// Whether the hook at `path`, somebody else's, calls ours itself.
+pub(crate) fn calls(part: Part, path: &Path) -> bool {
+    let call = format!("git-fence-hook {}", part.name());
+    files::read_hook(path).is_ok_and(|content| content.windows(call.len()).any(|window| window == call.as_bytes()))
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether git would run it.
+pub(crate) fn is_executable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// The hook is a script whose interpreter is this program: no shell in between, and if the program
+/// is ever gone, git cannot start the hook and refuses the push. A symbolic link would then dangle,
+/// and git would take that for "no hook" and let everything through.
+pub(crate) fn content(part: Part) -> Result<Vec<u8>, Failure> {
+    let program = std::env::current_exe().map_err(Failure::io("find", "this program"))?;
+    let path = program.as_os_str().as_bytes();
+    let explanation = format!(
+        "{OURS}\n# Written by 'git-fence-hook install'. {}\n\
+         # Do not edit; settings are in git's configuration, under fence.*\n",
+        part.purpose()
+    );
+    let name = part.name().as_bytes();
+    let fits = path.len() + 1 + name.len() < LONGEST_SHEBANG && !path.iter().any(u8::is_ascii_whitespace);
+    let first = if fits {
+        [b"#!", path, b" ", name, b"\n"].concat()
+    } else {
+        // The path of the hook is what the kernel adds in the other form.
+        [b"#!/bin/sh\nexec ", &quoted(path)[..], b" ", name, b" \"$0\"\n"].concat()
+    };
+    Ok([&first[..], explanation.as_bytes()].concat())
+}
+
+/// The program that a hook of ours starts.
+pub(crate) fn program_in(content: &[u8]) -> Option<PathBuf> {
+    let mut lines = content.split(|b| *b == b'\n');
+    let first = lines.next()?.strip_prefix(b"#!")?;
+    let by_kernel = Part::BOTH.iter().find_map(|part| first.strip_suffix(format!(" {}", part.name()).as_bytes()));
+    let path = match by_kernel {
+        Some(path) => path.to_vec(),
+        None => {
+            let line = lines.next()?.strip_prefix(b"exec '")?;
+            let end = line.windows(2).rposition(|two| two == b"' ")?;
+            String::from_utf8_lossy(&line[..end]).replace("'\\''", "'").into_bytes()
+        }
+    };
+    Some(PathBuf::from(std::ffi::OsString::from_vec(path)))
+}
+
+fn quoted(path: &[u8]) -> Vec<u8> {
+    let inner: Vec<u8> = path.iter().flat_map(|b| if *b == b'\'' { b"'\\''".to_vec() } else { vec![*b] }).collect();
+    [b"'", &inner[..], b"'"].concat()
+}
+
+/// A hook that lies beside its place, executable from its first moment.
+#[must_use = "it is taken away again when this is dropped"]
+pub(crate) struct Staged {
+    new: PathBuf,
+    hook: PathBuf,
+    /// The directory, if it was made for it.
+    made: Option<PathBuf>,
+}
+
+impl Staged {
+    /// Writes `content` beside `hook`.
+    pub(crate) fn beside(hook: &Path, content: &[u8]) -> Result<Staged, Failure> {
+        let dir = hook.parent().unwrap_or(Path::new("."));
+        let made = files::make_hooks_dir(dir).map_err(Failure::io("make", dir))?;
+        let new = beside(hook);
+        let staged = Staged { new: new.clone(), hook: hook.to_owned(), made: made.then(|| dir.to_owned()) };
+        files::write_program(&new, content).map_err(Failure::io("write", &new))?;
+        Ok(staged)
+    }
+
+    /// Puts it in its place, over whatever is there.
+    pub(crate) fn put_in_place(mut self) -> Result<(), Failure> {
+        files::rename(&self.new, &self.hook).map_err(Failure::io("write", &self.hook))?;
+        self.made = None;
+        Ok(())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let _ = files::remove(&self.new);
+        if let Some(made) = &self.made {
+            files::remove_dir(made);
+        }
+    }
+}
+
+/// Where something is written that is then renamed to `hook`. Dispatchers run what they find: it
+/// must not lie in their directory under a name that they take for a hook.
+pub(crate) fn beside(hook: &Path) -> PathBuf {
+    let dir = hook.parent().unwrap_or(Path::new("."));
+    let place = if dir.extension().is_some_and(|end| end == "d") { dir } else { hook };
+    place.with_extension("git-fence-new")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_a_hook_is_read_back_from_both_of_its_forms() {
+        let plain = b"#!/usr/local/bin/git-fence-hook pre-receive\n# more";
+        assert_eq!(program_in(plain), Some("/usr/local/bin/git-fence-hook".into()));
+        let companion = b"#!/usr/local/bin/git-fence-hook post-receive\n# more";
+        assert_eq!(program_in(companion), Some("/usr/local/bin/git-fence-hook".into()));
+        let by_shell = b"#!/bin/sh\nexec '/opt/it'\\''s mine/git-fence-hook' pre-receive \"$0\"\n";
+        assert_eq!(program_in(by_shell), Some("/opt/it's mine/git-fence-hook".into()));
+        assert_eq!(program_in(b"#!/bin/sh\nexit 0\n"), None);
+        assert_eq!(program_in(b""), None);
+    }
+}

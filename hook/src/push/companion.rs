@@ -1,0 +1,71 @@
+//! Whether the companion is in its place: the `post-receive` that records what each push has moved.
+//!
+//! People replace `post-receive` without thinking of us. A gate without its companion looks whole and lets a spent token
+//! come back as soon as somebody moves a ref back, so it refuses instead.
+
+use crate::{
+    host::{
+        hook_file::{Found, Part, calls, is_executable},
+        surroundings::Environment,
+    },
+    repository::Repository,
+};
+use git_fence_core::Reject;
+use gix::config::path::interpolate;
+use std::path::{Path, PathBuf};
+
+/// What the gate says where its companion is missing. `own_file` is the file of the gate's own hook, where git named it.
+pub(crate) fn missing(own_file: Option<&Path>, repository: &Repository, environment: &Environment) -> Option<Reject> {
+    if crate::commands::doctor::gate::is_disabled(Part::Companion, repository) {
+        return Some(refusal("hook.post-receive.enabled is false"));
+    }
+    let hooks = own_file.map_or_else(|| hooks_of(repository, environment), hooks_beside);
+    what_is_wrong(&hooks).map(|why| refusal(&why))
+}
+
+fn refusal(why: &str) -> Reject {
+    Reject::Broken {
+        what: format!("{why}, so what this push moves would not be recorded at once"),
+        mend: "nothing was written. The server's operator runs  git-fence-hook install,  which keeps the hook that is there"
+            .to_owned(),
+    }
+}
+
+/// The directory where git looks for hooks, seen from the gate's own file: `pre-receive` in it, or in `pre-receive.d`.
+fn hooks_beside(own_file: &Path) -> PathBuf {
+    let dir = own_file.parent().unwrap_or(Path::new("."));
+    let is_dispatched = dir.file_name().is_some_and(|name| name == "pre-receive.d");
+    dir.parent().filter(|_| is_dispatched).unwrap_or(dir).to_owned()
+}
+
+/// The same as the configuration says, for a gate that another hook calls. A relative path counts from where git runs
+/// hooks, which is here.
+fn hooks_of(repository: &Repository, environment: &Environment) -> PathBuf {
+    let home = environment.path("HOME");
+    let context = || interpolate::Context {
+        home_dir: home.as_deref(),
+        home_for_user: Some(interpolate::home_for_user),
+        ..Default::default()
+    };
+    let configured = repository.config.path("core.hooksPath").and_then(|path| path.interpolate(context()).ok());
+    configured.unwrap_or_else(|| repository.common_dir.join("hooks"))
+}
+
+/// What is wrong with the companion in the directory of hooks, in words; nothing if git runs it.
+pub(crate) fn what_is_wrong(hooks: &Path) -> Option<String> {
+    let door = hooks.join(Part::Companion.name());
+    let dispatched = hooks.join(Part::Companion.in_dispatcher());
+    let runs = |path: &Path| matches!(Found::at(path), Ok(Found::Ours(_))) && is_executable(path);
+    if runs(&door) {
+        return None;
+    }
+    let shown = door.display();
+    match Found::at(&door) {
+        Ok(Found::Others) if !is_executable(&door) => Some(format!("git does not run '{shown}': it is not executable")),
+        Ok(Found::Others) if runs(&dispatched) || calls(Part::Companion, &door) => None,
+        Ok(Found::Others) => Some(format!("'{shown}' is not git-fence's companion and does not run it")),
+        Ok(Found::Ours(_)) => Some(format!("git-fence's companion '{shown}' is not executable")),
+        Ok(Found::Nothing | Found::NoHook) => Some(format!("git-fence's companion '{shown}' is missing")),
+        Err(failure) => Some(failure.in_one_line()),
+    }
+}

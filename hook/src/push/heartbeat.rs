@@ -1,0 +1,51 @@
+//! A heartbeat: the holder of a lease is alive, and nothing else is asked for.
+//!
+//! It takes no slot and waits for none: git's own compare-and-swap on the beat's ref is enough, and a
+//! lease must not expire because somebody else's push is stalled. It is not synced either: one that is
+//! lost with the machine makes the lease expire a little sooner.
+
+use crate::{
+    host::clock,
+    log::store::{Durability, Store},
+    push::{gate::Gate, plan::unreadable, slot::Lookout, voice::Refusal},
+};
+use git_fence_core::{Event, LeasePart, RefName, Reject, Renewed};
+
+impl Gate<'_> {
+    /// Takes down that the holders are alive, or says why not. Of several, all or none.
+    pub(crate) fn hear(&self) -> Result<(), Refusal> {
+        let mut store = self.record.open(self.settings)?;
+        // What it finds is written with the beat, or found again.
+        let _ = self.settle_what_is_over(&mut store, Lookout { here: self.record.here, watched: None })?;
+        match self.signs_of_life(&mut store) {
+            Ok(()) => self.record.commit_appended(store, Durability::Lazy),
+            Err(reject) => Err(self.refuse(store, reject)),
+        }
+    }
+
+    fn signs_of_life(&self, store: &mut Store) -> Result<(), Reject> {
+        let leases: Vec<RefName> = self.claims.iter().map(|claim| LeasePart::Lease.of(&claim.rules.fence)).collect();
+        let seen = self.repository.resolve_refs(&leases).map_err(unreadable)?;
+        self.catch_up(store, &seen)?;
+        let now = clock::stamp(self.record.here);
+        let mut renewed = Vec::new();
+        for claim in &self.claims {
+            let fence = store.state().fence(&claim.rules.fence);
+            let asked = claim.lease.ok_or_else(|| Reject::malformed("the push moves nothing of the lease"))?;
+            let standing = fence.judge(claim.rules, asked, &now)?.standing;
+            renewed.push(Renewed {
+                fence: claim.rules.fence.clone(),
+                lease: standing.lease.id,
+                token: standing.lease.token,
+                heard: standing.heard,
+                progress: standing.progress,
+                holder: standing.beat,
+                who: self.record.who.clone(),
+            });
+        }
+        for renewed in renewed {
+            store.append(Event::LeaseRenewed(renewed)).map_err(|e| self.broken(&e).reject)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! What a push asks of leases.
+
+use crate::{
+    host::surroundings::Environment,
+    push::plan::{Guarded, LeaseCommand},
+    repository::{
+        Repository,
+        objects::{ObjectError, Objects},
+    },
+};
+use git_fence_core::{
+    Beat, FenceName, Lease, LeaseAsk, LeasePart, ObjectId, Offer, Proposal, RecordError, Reject, Rules, Secret,
+    Settings,
+};
+use std::collections::BTreeMap;
+
+/// Larger than any commit that holds a record of ours, signed or not.
+const MOST_BYTES: u64 = 64 * 1024;
+
+/// What the push asks of each lease. `may_revoke` says whether the pusher may take one away.
+pub(crate) fn asked(
+    guarded: &Guarded,
+    offer: &Offer,
+    settings: &Settings,
+    may_revoke: &dyn Fn(&Rules) -> bool,
+    repository: &Repository,
+    environment: &Environment,
+) -> Result<BTreeMap<FenceName, LeaseAsk>, Reject> {
+    let mut asks: BTreeMap<FenceName, LeaseAsk> = BTreeMap::new();
+    for LeaseCommand { fence, part, now, new } in &guarded.leases {
+        let objects = || Objects::open(repository, environment);
+        let is_none = |e: &NoRecord| invalid(fence, format!("what the push would make of it {e}"));
+        let ask = asks.entry(fence.clone()).or_insert_with(|| LeaseAsk {
+            secret: offer.secret(fence).cloned(),
+            may_revoke: settings.rules(fence).is_some_and(may_revoke),
+            ..LeaseAsk::default()
+        });
+        match (part, new) {
+            (LeasePart::Ask, _) => ask.only_asks = true,
+            (LeasePart::Lease, Some(id)) => ask.lease = Some(proposal(id, objects()).map_err(|e| is_none(&e))?),
+            (LeasePart::Beat, Some(id)) => {
+                let (next, proof) = beat(id, objects()).map_err(|e| is_none(&e))?;
+                (ask.beat, ask.beat_proof) = (Some(next), proof);
+                // Git moves the ref from here only, and here is where the proof must fit. What cannot be read asks for none.
+                ask.beat_now = now.as_ref().and_then(|id| beat(id, objects()).ok()).map(|(beat, _)| beat);
+            }
+            (LeasePart::Lease | LeasePart::Beat, None) => {}
+        }
+    }
+    Ok(asks)
+}
+
+pub(crate) fn invalid(fence: &FenceName, why: impl Into<String>) -> Reject {
+    Reject::LeaseInvalid { fence: fence.clone(), why: why.into() }
+}
+
+/// Why an object is no record.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoRecord {
+    #[error("is no record: {0}")]
+    Object(#[from] ObjectError),
+    #[error("is no record: in '{0}', {1}")]
+    Message(ObjectId, RecordError),
+}
+
+pub(crate) fn proposal(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<Proposal, NoRecord> {
+    let commit = objects?.commit(id, MOST_BYTES)?;
+    let lease = Lease::read(&commit.message).map_err(|e| NoRecord::Message(id.clone(), e))?;
+    let proof = Secret::shown_in(&commit.message);
+    Ok(Proposal { commit: id.clone(), parents: commit.parents, lease, proof })
+}
+
+fn beat(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<(Beat, Option<Secret>), NoRecord> {
+    let commit = objects?.commit(id, MOST_BYTES)?;
+    let beat = Beat::read(&commit.message).map_err(|e| NoRecord::Message(id.clone(), e))?;
+    Ok((beat, Secret::shown_in(&commit.message)))
+}

@@ -1,0 +1,190 @@
+//! Which fences a push touches, and which refs it will move.
+
+use crate::{
+    push::leases::invalid,
+    repository::{
+        Repository,
+        refs::{self, RefError, Resolved},
+    },
+};
+use git_fence_core::{
+    Command, FenceName, LeasePart, Mode, ObjectId, PlannedRef, Push, RefName, Reject, Rules, Settings, text,
+};
+use std::collections::HashSet;
+
+/// The part of a push that fences care about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Guarded {
+    /// Every ref that a fence guards or keeps its lease in, with the value it has right now.
+    pub(crate) refs: Vec<PlannedRef>,
+    /// What it would make of leases.
+    pub(crate) leases: Vec<LeaseCommand>,
+    /// What is wrong with them.
+    pub(crate) flaw: Option<Reject>,
+}
+
+/// What a push would make of one part of a lease.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LeaseCommand {
+    pub(crate) fence: FenceName,
+    pub(crate) part: LeasePart,
+    /// What its ref is at right now.
+    pub(crate) now: Option<ObjectId>,
+    pub(crate) new: Option<ObjectId>,
+}
+
+impl Guarded {
+    /// Looks up what the push would move. Call it with the lock held to record the values.
+    pub(crate) fn part_of(push: &Push, settings: &Settings, repository: &Repository) -> Result<Guarded, RefError> {
+        Ok(Guarded::with(push, &[], settings, repository)?.0)
+    }
+
+    /// The same, with what `others` lead to, in one look.
+    pub(crate) fn with(
+        push: &Push,
+        others: &[RefName],
+        settings: &Settings,
+        repository: &Repository,
+    ) -> Result<(Guarded, Vec<Resolved>), RefError> {
+        // A name that git cannot have for a ref cannot be looked up. It cannot move either.
+        let (possible, impossible): (Vec<&Command>, Vec<&Command>) =
+            push.commands.iter().partition(|command| refs::is_possible(&command.name));
+        let mut resolved = repository.resolve_refs(possible.iter().map(|command| &command.name).chain(others))?;
+        let others = resolved.split_off(possible.len());
+        let (mut refs, mut leases, mut no_lease) = (Vec::new(), Vec::new(), None);
+        for (command, resolved) in possible.iter().zip(&resolved) {
+            if !resolved.names.iter().any(RefName::is_lease) {
+                refs.extend(planned(command, resolved, settings));
+                continue;
+            }
+            match part_of_lease(command, resolved, settings) {
+                Ok(Some((lease, planned))) => {
+                    leases.push(lease);
+                    refs.extend(planned);
+                }
+                Ok(None) => {}
+                Err(reject) => no_lease = no_lease.or(Some(reject)),
+            }
+        }
+        let matters = |name: &&RefName| name.is_lease() || settings.fence_of(name).is_some();
+        let misnamed = impossible.iter().map(|command| &command.name).find(matters);
+        let flaw = misnamed
+            .map(|name| format!("{} is not a name that git allows for a ref", text::quoted(name.as_bytes())))
+            .or_else(|| named_twice(&refs).map(|name| format!("the push names ref '{name}' twice")))
+            .or_else(|| {
+                per_worktree(&refs)
+                    .map(|name| format!("'{name}' is another ref in each worktree: no fence can guard it"))
+            });
+        let flaw = no_lease.or_else(|| flaw.map(Reject::malformed));
+        Ok((Guarded { refs, leases, flaw }, others))
+    }
+
+    /// Whether it touches nothing that matters to any fence.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.refs.is_empty() && self.leases.is_empty()
+    }
+
+    /// Whether it comes to a lease. Nothing of that is let through unless it has been judged, whatever the
+    /// fence's mode.
+    pub(crate) fn comes_to_leases(&self) -> bool {
+        !self.leases.is_empty() || self.flaw.as_ref().is_some_and(Reject::is_about_the_lease)
+    }
+
+    /// Whether all it does is to say that holders of leases are alive.
+    pub(crate) fn is_heartbeat(&self) -> bool {
+        let are_beats = self.leases.iter().all(|lease| lease.part == LeasePart::Beat);
+        !self.leases.is_empty() && are_beats && self.guarded_refs().next().is_none()
+    }
+
+    /// The refs that fences guard.
+    pub(crate) fn guarded_refs(&self) -> impl Iterator<Item = &PlannedRef> {
+        self.refs.iter().filter(|planned| !planned.name.is_lease())
+    }
+
+    /// The fences that the push touches, in the order of the settings.
+    pub(crate) fn fences<'s>(&self, settings: &'s Settings) -> Vec<&'s Rules> {
+        let of_refs = self.refs.iter().map(|planned| &planned.fence);
+        let touched: HashSet<&FenceName> = of_refs.chain(self.leases.iter().map(|lease| &lease.fence)).collect();
+        settings.fences.iter().filter(|rules| touched.contains(&rules.fence)).collect()
+    }
+
+    /// Whether both would move the same refs of the same fences, whatever their values.
+    pub(crate) fn moves_the_same_as(&self, other: &Guarded) -> bool {
+        let names = |guarded: &Guarded| -> Vec<(RefName, FenceName)> {
+            guarded.refs.iter().map(|planned| (planned.name.clone(), planned.fence.clone())).collect()
+        };
+        names(self) == names(other)
+    }
+}
+
+/// What a command moves, once for each fence that it touches. Moving the target of a symbolic ref
+/// also changes what that symbolic ref shows, so the fences of both have a say.
+fn planned(command: &Command, resolved: &Resolved, settings: &Settings) -> Vec<PlannedRef> {
+    let mut fences: Vec<&Rules> = Vec::new();
+    for rules in resolved.names.iter().filter_map(|name| settings.fence_of(name)) {
+        if rules.mode != Mode::Off && !fences.iter().any(|known| known.fence == rules.fence) {
+            fences.push(rules);
+        }
+    }
+    fences.into_iter().map(|rules| planned_for(&rules.fence, command, resolved)).collect()
+}
+
+fn planned_for(fence: &FenceName, command: &Command, resolved: &Resolved) -> PlannedRef {
+    let holds_the_value = resolved.names.last().unwrap_or(&command.name);
+    PlannedRef {
+        name: holds_the_value.clone(),
+        fence: fence.clone(),
+        old: resolved.value.clone(),
+        new: command.new.clone(),
+        claimed: (command.claimed != resolved.value)
+            .then(|| command.claimed.as_ref().map_or("none".to_owned(), ToString::to_string)),
+        via: (command.name != *holds_the_value).then(|| command.name.clone()),
+    }
+}
+
+/// What a command below `refs/fence/` would make of a lease: nothing where its fence is off.
+fn part_of_lease(
+    command: &Command,
+    resolved: &Resolved,
+    settings: &Settings,
+) -> Result<Option<(LeaseCommand, Option<PlannedRef>)>, Reject> {
+    let name = &command.name;
+    let Some((fence, part)) = LeasePart::in_name(name).filter(|_| resolved.names.len() == 1) else {
+        let why = match resolved.names.len() {
+            1 => "is not part of a lease: those are refs/fence/<fence>/lease and refs/fence/<fence>/beat",
+            _ => "leads to another ref, and leases are moved by their own names",
+        };
+        let named = LeasePart::in_name(name).map_or_else(FenceName::repo, |(fence, _)| fence);
+        return Err(invalid(&named, format!("{} {why}", text::quoted(name.as_bytes()))));
+    };
+    match settings.rules(&fence).map(|rules| rules.mode) {
+        None => return Err(invalid(&fence, format!("this repository has no fence '{fence}'"))),
+        Some(Mode::Off) => return Ok(None),
+        Some(Mode::Enforce | Mode::Observe) => {}
+    }
+    if command.new.is_none() && part != LeasePart::Ask {
+        return Err(invalid(&fence, format!("'{name}' is never deleted: its counter must not begin again")));
+    }
+    let planned = (part != LeasePart::Ask).then(|| planned_for(&fence, command, resolved));
+    let (now, new) = (resolved.value.clone(), command.new.clone());
+    Ok(Some((LeaseCommand { fence, part, now, new }, planned)))
+}
+
+/// A ref that would be moved more than once: it could go there and back unseen.
+fn named_twice(refs: &[PlannedRef]) -> Option<&RefName> {
+    let mut seen = HashSet::new();
+    refs.iter().find(|planned| !seen.insert((&planned.name, &planned.fence))).map(|planned| &planned.name)
+}
+
+fn per_worktree(refs: &[PlannedRef]) -> Option<&RefName> {
+    refs.iter().map(|planned| &planned.name).find(|name| name.is_per_worktree())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
+pub(crate) fn unreadable(error: RefError) -> Reject {
+    Reject::Broken {
+        what: error.to_string(),
+        mend: "nothing was written. The server's operator looks with  git fsck  and mends the ref with  git update-ref"
+            .to_owned(),
+    }
+}

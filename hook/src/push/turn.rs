@@ -1,0 +1,92 @@
+//! Whose turn it is: an operator's command that waits for a slot goes before every push that has not got it yet.
+
+use crate::{
+    commands::{failure::Failure, operator::Operator},
+    host::process::{self, Seen},
+    log::{
+        mutex::Turn,
+        store::{Durability, Store},
+    },
+    push::slot::{self, Fate, Lookout},
+};
+use git_fence_core::{FenceName, InFlight, Place, PushId, Rules, View};
+use std::time::{Duration, Instant};
+
+/// How far apart the looks at the slot are.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Whether somebody who lives waits for the slot of one of the `fences`. Whoever cannot be seen from here is not
+/// waited for, and whoever is gone is forgotten.
+pub(crate) fn somebody_waits(store: &mut Store, here: &Place, fences: &[&FenceName]) -> bool {
+    if store.turns().is_empty() {
+        return false;
+    }
+    let lives = |turn: &Turn| {
+        here.view_of(&turn.place, false) == View::Clear && matches!(process::look_at(&turn.process), Seen::Alive(_))
+    };
+    store.keep_turns(lives);
+    store.turns().iter().any(|turn| fences.contains(&&turn.fence))
+}
+
+impl Operator {
+    /// The log under the lock, with the slot of `fence` free: waits for the push in it, for as long as a push would,
+    /// and before every push that comes meanwhile.
+    pub(crate) fn lock_when_free(&self, fence: &FenceName) -> Result<Store, Failure> {
+        let wait = self.settings.rules(fence).map_or_else(|| Rules::for_repo().wait, |rules| rules.wait);
+        let start = Instant::now();
+        let me = process::this();
+        let mut is_announced = false;
+        let mut watching: Option<(PushId, Instant)> = None;
+        loop {
+            let mut store = self.lock()?;
+            let Some(flight) = store.state().fence(fence).slot.first().map(|flight| (*flight).clone()) else {
+                store.keep_turns(|turn| Some(turn.process) != me);
+                return Ok(store);
+            };
+            if watching.is_none_or(|(push, _)| push != flight.push) {
+                watching = Some((flight.push, Instant::now()));
+            }
+            if start.elapsed() >= wait {
+                store.keep_turns(|turn| Some(turn.process) != me);
+                store.commit(Durability::Lazy)?;
+                return Err(still_in_flight(&flight, fence));
+            }
+            let watched = watching.map(|(push, since)| (push, since.elapsed()));
+            let pidfd = self.pidfd_of(&store, &flight, Lookout { here: &self.here, watched })?;
+            match me {
+                Some(process) if !is_announced => {
+                    let place = Place { uptime_ms: crate::host::clock::uptime_ms(), ..self.here.clone() };
+                    store.announce(Turn { fence: fence.clone(), place, process })?;
+                    is_announced = true;
+                }
+                _ => drop(store),
+            }
+            slot::wait_a_moment(pidfd.as_ref(), LOOK_EVERY);
+        }
+    }
+
+    fn pidfd_of(
+        &self,
+        store: &Store,
+        flight: &InFlight,
+        lookout: Lookout<'_>,
+    ) -> Result<Option<rustix::fd::OwnedFd>, Failure> {
+        let plan = store.plan_of(flight)?;
+        let bound = slot::bound_of(flight, &self.settings);
+        let fate = slot::fate_of(flight, &plan, lookout, bound, &self.repository);
+        Ok(match fate {
+            Ok(Fate::Running(pidfd)) => pidfd,
+            Ok(Fate::Over(_)) | Err(_) => None,
+        })
+    }
+}
+
+fn still_in_flight(flight: &InFlight, fence: &FenceName) -> Failure {
+    Failure::Other {
+        what: format!(
+            "a push has been in flight for longer than fence.wait: {}. Nothing was changed",
+            slot::describe(flight, fence)
+        ),
+        hint: format!("end it first:  git-fence-hook evict --fence {fence} --reason …"),
+    }
+}

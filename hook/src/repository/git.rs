@@ -1,0 +1,199 @@
+//! Asking git itself, and changing its configuration through it.
+
+use crate::{commands::failure::Failure, repository::Repository};
+use git_fence_core::text;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::{fs::MetadataExt, process::CommandExt},
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+/// Runs git where receive-pack runs hooks, so that a relative `core.hooksPath` counts from there.
+pub(crate) fn ask(git_dir: &Path, args: &[&str]) -> Result<Vec<u8>, Failure> {
+    let ran = start(git_dir, args)?;
+    if ran.status.success() { Ok(ran.stdout) } else { Err(failed(args, text::one_line(&ran.stderr, 200))) }
+}
+
+/// The same, where "there is none" is an answer and not a failure.
+fn ask_for_values(git_dir: &Path, args: &[&str]) -> Result<Vec<String>, Failure> {
+    let ran = start(git_dir, args)?;
+    match ran.status.code() {
+        Some(0) => {
+            let values = ran.stdout.split(|b| *b == 0).map(|value| String::from_utf8_lossy(value).into_owned());
+            let mut values: Vec<String> = values.collect();
+            values.pop();
+            Ok(values)
+        }
+        Some(1) => Ok(Vec::new()),
+        _ => Err(failed(args, text::one_line(&ran.stderr, 200))),
+    }
+}
+
+fn start(git_dir: &Path, args: &[&str]) -> Result<Output, Failure> {
+    let ran = Command::new("git").arg("--git-dir=.").args(args).current_dir(git_dir).output();
+    ran.map_err(|e| failed(args, e.to_string()))
+}
+
+/// Runs git as the owner of the repository, whoever runs this: what it writes there must be the owner's, or
+/// the next push cannot write beside it. Commits are made in the name of `author`.
+pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author: &str) -> Result<String, Failure> {
+    let dir = &repository.common_dir;
+    let mut git = Command::new("git");
+    git.arg("--git-dir=.").args(args).current_dir(dir);
+    for role in ["AUTHOR", "COMMITTER"] {
+        git.env(format!("GIT_{role}_NAME"), author).env(format!("GIT_{role}_EMAIL"), "git-fence-hook@localhost");
+    }
+    as_owner_of(dir, &mut git)?;
+    git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = git.spawn().map_err(|e| failed(args, e.to_string()))?;
+    let written = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
+    let ran = child.wait_with_output().map_err(|e| failed(args, e.to_string()))?;
+    if !ran.status.success() || !matches!(written, Some(Ok(()))) {
+        return Err(failed(args, text::one_line(&ran.stderr, 200)));
+    }
+    Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
+}
+
+/// Root works for others, and git follows links: where root runs this, git runs as the owner of `dir`.
+fn as_owner_of(dir: &Path, git: &mut Command) -> Result<(), Failure> {
+    let owner = fs::metadata(dir).map_err(Failure::io("read", dir))?;
+    if rustix::process::geteuid().is_root() && owner.uid() != 0 {
+        // Its own home may be closed to them, and git fails then.
+        git.uid(owner.uid()).gid(owner.gid()).env("HOME", dir).env_remove("XDG_CONFIG_HOME");
+    }
+    Ok(())
+}
+
+fn failed(args: &[&str], why: String) -> Failure {
+    Failure::Git { doing: args.join(" "), why }
+}
+
+/// Whether git trusts the repository's owner: where it does not, no push of this user gets through,
+/// and nothing of the repository's configuration should be believed either.
+pub(crate) fn trusts(repository: &Repository) -> Result<(), Failure> {
+    // Root may, and what it makes is given to the owner.
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let ran = Command::new("git").args(["rev-parse", "--git-dir"]).current_dir(&repository.git_dir).output();
+    let ran = ran.map_err(|e| failed(&["rev-parse"], e.to_string()))?;
+    if ran.status.success() || !String::from_utf8_lossy(&ran.stderr).contains("safe.directory") {
+        return Ok(());
+    }
+    let dir = shell_quoted(&repository.common_dir.display().to_string());
+    Err(Failure::Other {
+        what: format!("git does not trust the repository {dir}: it belongs to somebody else"),
+        hint: format!("run this as its owner, or trust it with  git config --global --add safe.directory {dir}"),
+    })
+}
+
+/// At which level a setting stands: `system`, `global`, `local`, `worktree` or `command`.
+pub(crate) fn scope_of(git_dir: &Path, key: &str) -> Option<String> {
+    let answer = ask(git_dir, &["config", "--show-scope", "--get", key]).ok()?;
+    String::from_utf8_lossy(&answer).split_whitespace().next().map(str::to_owned)
+}
+
+/// What a setting is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wish {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    /// Whether it is one of many values, or the only one.
+    pub(crate) many: bool,
+}
+
+/// A change of a setting, and what stood there before.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Change {
+    #[serde(flatten)]
+    pub(crate) wish: Wish,
+    before: Vec<String>,
+}
+
+impl Wish {
+    pub(crate) fn one(key: &str, value: &str) -> Wish {
+        Wish { key: key.to_owned(), value: value.to_owned(), many: false }
+    }
+
+    pub(crate) fn many(key: impl Into<String>, value: &str) -> Wish {
+        Wish { key: key.into(), value: value.to_owned(), many: true }
+    }
+
+    /// Whether it is so already, at whatever level.
+    pub(crate) fn is_fulfilled(&self, repository: &Repository) -> bool {
+        match &repository.config {
+            config if self.many => {
+                let values = config.strings(self.key.as_str()).unwrap_or_default();
+                values.iter().any(|value| value.as_slice() == self.value.as_bytes())
+            }
+            config if self.value == "true" => config.boolean(self.key.as_str()).ok().flatten() == Some(true),
+            _ => repository.setting(&self.key).as_deref() == Some(self.value.as_str()),
+        }
+    }
+
+    /// What is to be changed for it in the repository's own configuration.
+    pub(crate) fn plan(self, repository: &Repository) -> Result<Change, Failure> {
+        let before = local_values(repository, &self.key)?;
+        Ok(Change { wish: self, before })
+    }
+}
+
+impl Change {
+    /// Makes it.
+    pub(crate) fn make(&self, repository: &Repository) -> Result<(), Failure> {
+        let Wish { key, value, many } = &self.wish;
+        edit(repository, &[if *many { "--add" } else { "--replace-all" }, key, value])
+    }
+
+    /// Puts back what stood there before, unless somebody has changed it since. Says whether it did.
+    pub(crate) fn undo(&self, repository: &Repository) -> Result<bool, Failure> {
+        let Wish { key, value, many } = &self.wish;
+        let now = local_values(repository, key)?;
+        if *many {
+            let is_there = now.contains(value) && !self.before.contains(value);
+            if is_there {
+                edit(repository, &["--fixed-value", "--unset-all", key, value])?;
+            }
+            return Ok(is_there);
+        }
+        if now != [value.as_str()] {
+            return Ok(false);
+        }
+        match &self.before[..] {
+            [one] => edit(repository, &["--replace-all", key, one])?,
+            others => {
+                edit(repository, &["--unset-all", key])?;
+                for value in others {
+                    edit(repository, &["--add", key, value])?;
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn local_values(repository: &Repository, key: &str) -> Result<Vec<String>, Failure> {
+    ask_for_values(&repository.common_dir, &["config", "--local", "-z", "--get-all", key])
+}
+
+/// Changes the repository's own configuration, as its owner.
+fn edit(repository: &Repository, args: &[&str]) -> Result<(), Failure> {
+    let (dir, args) = (&repository.common_dir, &[&["config", "--local"], args].concat()[..]);
+    let mut git = Command::new("git");
+    git.arg("--git-dir=.").args(args).current_dir(dir);
+    as_owner_of(dir, &mut git)?;
+    let ran = git.output().map_err(|e| failed(args, e.to_string()))?;
+    if ran.status.success() { Ok(()) } else { Err(failed(args, text::one_line(&ran.stderr, 200))) }
+}
+
+/// `text` as one word for a shell.
+pub(crate) fn shell_quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

@@ -1,0 +1,129 @@
+//! The repository that is pushed to: where it is, how it keeps refs and objects, and what its configuration says.
+//!
+//! Read by the push and by commands. Only [`git`] changes anything, and only configuration, for `install` and `doctor`.
+
+pub(crate) mod config;
+pub(crate) mod git;
+pub(crate) mod objects;
+pub(crate) mod refs;
+pub(crate) mod settings;
+pub(crate) mod whose;
+
+use crate::{
+    host::surroundings::Environment,
+    repository::{config::Configuration, settings::Made, whose::Asker},
+};
+use gix::config::File as Config;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// An opened repository: its directories and its configuration, nothing more is read.
+pub(crate) struct Repository {
+    /// The git directory: in a linked worktree, that worktree's.
+    pub(crate) git_dir: PathBuf,
+    /// Where refs and objects are, and the fence beside them: shared by all worktrees.
+    pub(crate) common_dir: PathBuf,
+    /// Git's configuration at all levels, as it counts for pushes.
+    pub(crate) config: Config,
+    /// Settings of the fence that do not count, because of whose they are.
+    pub(crate) ignored: Vec<Made>,
+    /// Files of the repository's owner that cannot be read from here.
+    pub(crate) unread: Vec<PathBuf>,
+    /// Which hash names objects.
+    pub(crate) object_hash: gix::hash::Kind,
+    /// How refs are kept.
+    pub(crate) ref_storage: RefStorage,
+}
+
+/// How a repository keeps its refs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefStorage {
+    /// A file for each, and `packed-refs`.
+    Files,
+    /// In tables that only git reads.
+    Reftable,
+}
+
+/// Why a repository cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error("'{}' is not a git repository", .0.display())]
+    NotARepository(PathBuf),
+    #[error("cannot read '{}'", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot read git's configuration: {0}")]
+    Config(config::ConfigError),
+    #[error("the repository's {key} is '{value}', which this git-fence-hook does not know")]
+    Unsupported { key: &'static str, value: String },
+}
+
+impl Repository {
+    /// Opens the repository whose git directory is `git_dir`, as the program `git` sees it where that
+    /// is known, and as it is for whoever asks.
+    pub(crate) fn open(
+        git_dir: &Path,
+        git: Option<&Path>,
+        environment: &Environment,
+        asker: Asker,
+    ) -> Result<Repository, OpenError> {
+        let common_dir = common_dir(git_dir)?;
+        let read = config::read(git_dir, &common_dir, git, environment, asker).map_err(OpenError::Config)?;
+        let Configuration { config, ignored, unread } = read;
+        let object_hash = match extension(&config, "objectFormat").as_deref() {
+            None | Some("sha1") => gix::hash::Kind::Sha1,
+            Some("sha256") => gix::hash::Kind::Sha256,
+            Some(other) => return Err(unsupported("extensions.objectFormat", other)),
+        };
+        let ref_storage = match extension(&config, "refStorage").as_deref() {
+            None | Some("files") => RefStorage::Files,
+            Some("reftable") => RefStorage::Reftable,
+            Some(other) => return Err(unsupported("extensions.refStorage", other)),
+        };
+        Ok(Repository { git_dir: git_dir.to_owned(), common_dir, config, ignored, unread, object_hash, ref_storage })
+    }
+
+    /// Finds the repository that `dir` is, or lies in, and opens it for a command.
+    pub(crate) fn find(dir: &Path, environment: &Environment) -> Result<Repository, OpenError> {
+        let not_one = || OpenError::NotARepository(dir.to_owned());
+        let dir = fs::canonicalize(dir).map_err(|_| not_one())?;
+        let (found, _) = gix::discover::upwards(&dir).map_err(|_| not_one())?;
+        let (git_dir, _) = found.into_repository_and_work_tree_directories();
+        let git_dir = fs::canonicalize(&git_dir).map_err(|source| OpenError::Read { path: git_dir, source })?;
+        Repository::open(&git_dir, None, environment, Asker::Command)
+    }
+
+    /// Where the fence lives.
+    pub(crate) fn fence_dir(&self) -> PathBuf {
+        self.common_dir.join("fence")
+    }
+
+    /// The single value of a setting that is not ours, as git sees it.
+    pub(crate) fn setting(&self, key: &str) -> Option<String> {
+        self.config.string(key).map(|value| value.to_string())
+    }
+}
+
+fn unsupported(key: &'static str, value: &str) -> OpenError {
+    OpenError::Unsupported { key, value: git_fence_core::text::one_line(value.as_bytes(), 60) }
+}
+
+fn extension(config: &Config, name: &str) -> Option<String> {
+    let value = config.string(format!("extensions.{name}").as_str())?;
+    Some(value.to_string().to_ascii_lowercase())
+}
+
+/// A linked worktree's git directory has a file that names the one it shares.
+fn common_dir(git_dir: &Path) -> Result<PathBuf, OpenError> {
+    let path = git_dir.join("commondir");
+    match gix::discover::path::from_plain_file(&path) {
+        None => Ok(git_dir.to_owned()),
+        Some(Ok(common)) => Ok(git_dir.join(common)),
+        Some(Err(source)) => Err(OpenError::Read { path, source }),
+    }
+}

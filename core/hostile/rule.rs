@@ -5,9 +5,9 @@ use super::{
     values::{self, object, stamp, token},
 };
 use crate::{
-    Accept, Claim, Decision, Event, Fence, Format, Found, Holder, Lease, LeaseAsk, LeaseMove, LeasePart, LeaseState,
-    Mode, Proposal, Push, Rules, Secret, Standing, State, Token, TokenKind, Ttl, decide, next_token, nonce_of,
-    refs_say_over, settle, settle_as_reported,
+    Accept, Claim, Decision, Event, Fence, Format, FoundLease, Holder, Lease, LeaseAsk, LeaseMove, LeasePart,
+    LeaseState, Mode, Proposal, Push, Rules, Secret, Standing, State, Token, TokenKind, Ttl, decide, next_token,
+    nonce_of, refs_say_over, settle, settle_as_reported,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -278,7 +278,7 @@ proptest! {
         found in option::of((object(), vec(object(), 0..2), values::lease())),
         now in stamp(),
     ) {
-        let found = found.map_or(Found::Nothing, |(commit, parents, lease)| Found::Record(Proposal { commit, parents, lease, proof: None }));
+        let found = found.map_or(FoundLease::Nothing, |(commit, parents, lease)| FoundLease::Record(Proposal { commit, parents, lease, proof: None }));
         let Some(line) = state.fence(&rules.fence).lease_found(&rules, found, &now, "anna") else { return Ok(()) };
         let mut later = state.clone();
         later.apply(9, "", &Event::LeaseFound(line)).unwrap();

@@ -45,7 +45,7 @@ mod report;
 mod rule;
 mod value;
 
-pub use lease::found::Found;
+pub use lease::found::FoundLease;
 pub use lease::record::{
     Beat, Format, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words,
     nonce_of, owner_name,
@@ -67,11 +67,11 @@ pub use rule::fence::Fence;
 pub use rule::heirs::{Heir, KnownSettings, heirs};
 pub use rule::offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};
 pub use rule::pattern::{pattern_flaw, pattern_matches};
-pub use rule::rules::{Accept, Mode, Rules, Settings, Syslog, TokenKind, Trailers};
+pub use rule::rules::{Accept, CountedTrailers, Mode, Rules, Settings, Syslog, TokenKind};
 pub use rule::verdict::{Code, HeldBy, MovedRef, Reject};
 pub use value::length::length_of_time;
 pub use value::names::{FenceName, FenceNameError, RefName};
 pub use value::object_id::{ObjectId, ObjectIdError};
-pub use value::push::{Command, Push, PushError};
+pub use value::push::{Push, PushError, RefUpdate};
 pub use value::text;
 pub use value::token::{Mark, Token, TokenError};

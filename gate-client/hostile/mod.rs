@@ -14,8 +14,8 @@ use crate::{
         Ran,
         address::{address, local_path, without_password},
     },
-    helper::protocol::{Heard, Line, Options, Update, error, listing, ok, reason_in},
-    store::answer::{Answer, NotSent},
+    helper::protocol::{HelperLine, OptionAnswer, Options, Update, error, listing, ok, reason_in},
+    store::answer::{NotSent, PushAnswer},
     surroundings::Environment,
 };
 use git_fence_core::hostile::{grammar, is_fit};
@@ -34,21 +34,21 @@ pub fn helper(bytes: &[u8]) {
     let mut options = Options::default();
     let mut updates = Vec::new();
     for line in bytes.split(|b| *b == b'\n') {
-        let read = Line::parse(line);
+        let read = HelperLine::parse(line);
         assert_eq!(read.is_some(), is_command(line), "{read:?} from '{}'", line.escape_ascii());
         match read {
-            Some(Line::Push(update)) => {
+            Some(HelperLine::Push(update)) => {
                 assert_eq!([b"push ", update.refspec().as_bytes()].concat(), line);
                 let answered = [ok(&update.to), error(&update.to, "\"no\nway\"")].concat();
                 assert_eq!(answered.iter().filter(|b| **b == b'\n').count(), 2);
                 updates.push(update);
             }
-            Some(Line::Set { name, value }) => {
-                if let Heard::Unsupported = options.set(&name, &value) {
+            Some(HelperLine::Set { name, value }) => {
+                if let OptionAnswer::Unsupported = options.set(&name, &value) {
                     assert!(!["atomic", "push-option", "dry-run"].contains(&name.as_str()));
                 }
             }
-            Some(Line::Fetch { id }) => assert!(line.starts_with(format!("fetch {id} ").as_bytes())),
+            Some(HelperLine::Fetch { id }) => assert!(line.starts_with(format!("fetch {id} ").as_bytes())),
             _ => {}
         }
     }
@@ -107,14 +107,14 @@ pub fn answer(bytes: &[u8]) {
     let cut = said.iter().position(|b| *b == 0).unwrap_or(said.len());
     let (stdout, stderr) = (said[..cut].to_vec(), said.get(cut + 1..).unwrap_or_default().to_vec());
     let ran = Ran { status: ExitStatus::from_raw(i32::from(*code) << 8), stdout, stderr };
-    let read = Answer::of(&ran);
+    let read = PushAnswer::of(&ran);
     let says = |words: &str| String::from_utf8_lossy(&ran.stderr).contains(words);
     match &read {
-        Answer::Landed { .. } => assert_eq!(*code, 0),
+        PushAnswer::Landed { .. } => assert_eq!(*code, 0),
         _ => assert_ne!(*code, 0),
     }
     match read {
-        Answer::Refused { refs, verdict } => {
+        PushAnswer::Refused { refs, verdict } => {
             // That nothing moved is believed of a whole report.
             assert!(ran.stdout.ends_with(b"Done\n"));
             assert!(refs.iter().any(|answer| answer.refused.is_some()));
@@ -123,15 +123,15 @@ pub fn answer(bytes: &[u8]) {
             });
             is_tame(verdict);
         }
-        Answer::Landed { verdict, .. } => is_tame(verdict),
-        Answer::NotSent(NotSent::FromHere(why)) => assert!(says("refspec ") || says("error: "), "{why:?}"),
+        PushAnswer::Landed { verdict, .. } => is_tame(verdict),
+        PushAnswer::NotSent(NotSent::FromHere(why)) => assert!(says("refspec ") || says("error: "), "{why:?}"),
         // A server that has been heard has been reached.
-        Answer::NotSent(NotSent::NoConnection(why)) => {
+        PushAnswer::NotSent(NotSent::NoConnection(why)) => {
             assert!(!String::from_utf8_lossy(&ran.stderr).lines().any(|line| line.starts_with("remote: ")), "{why:?}");
         }
-        Answer::NoOptions => assert!(says("does not support push options")),
-        Answer::NoAtomic => assert!(says("does not support --atomic push")),
-        Answer::Lost { why } => assert!(is_fit(&why, 201), "{why:?}"),
+        PushAnswer::NoOptions => assert!(says("does not support push options")),
+        PushAnswer::NoAtomic => assert!(says("does not support --atomic push")),
+        PushAnswer::Lost { why } => assert!(is_fit(&why, 201), "{why:?}"),
     }
     for (for_push, hides) in [(true, true), (true, false), (false, false)] {
         let listed = listing(&ran.stdout, for_push, hides, true);
@@ -143,7 +143,7 @@ pub fn answer(bytes: &[u8]) {
     }
 }
 
-fn is_tame(verdict: Option<crate::store::answer::Verdict>) {
+fn is_tame(verdict: Option<crate::store::answer::GateAnswer>) {
     let by = verdict.and_then(|verdict| verdict.holder);
     assert!(by.as_ref().is_none_or(|by| is_fit(&by.owner, 101)), "{by:?}");
 }

@@ -54,7 +54,7 @@ pub(crate) enum Failure {
 }
 
 #[derive(Serialize)]
-struct ForPrograms<'a> {
+struct FailureJson<'a> {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<&'a str>,
@@ -172,7 +172,7 @@ impl Failure {
         };
         let owner = holder.map(|by| by.owner.as_str()).filter(|_| matches!(self, Failure::Held { .. }));
         let (outcome, retryable) = (self.outcome(), self.is_retryable());
-        let all = ForPrograms { outcome, owner, holder, retryable, reason: self.to_string() };
+        let all = FailureJson { outcome, owner, holder, retryable, reason: self.to_string() };
         serde_json::to_string(&all).unwrap_or_default()
     }
 }

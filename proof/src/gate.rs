@@ -8,8 +8,8 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Beat, Claim, Command, Decision, Event, Evidence, Format, Found, Holder, InFlight, Lease, LeaseAsk, LeaseId,
-    LeaseState, Mark, ObjectId, Place, Plan, PlannedRef, Proposal, Push, PushId, Reason, ReceivePack, Reject, Renewed,
+    Beat, Claim, Decision, Event, Evidence, Format, FoundLease, Holder, InFlight, Lease, LeaseAsk, LeaseId, LeaseState,
+    Mark, ObjectId, Place, Plan, PlannedRef, Proposal, Push, PushId, Reason, ReceivePack, RefUpdate, Reject, Renewed,
     Source, Stake, Stamp, Standing, Token, View, Who, decide, landed_so_far, next_token, nonce_of, refs_say_over,
     settle, settle_as_reported,
 };
@@ -229,7 +229,7 @@ impl Protocol {
         };
         let commands = self.commands(world, p).into_iter().zip(&world.pushes[p].said).enumerate();
         let listed = commands.filter(|(n, _)| world.pushes[p].listed & (1 << n) != 0);
-        let updated = listed.map(|(_, ((on, new), said))| Command {
+        let updated = listed.map(|(_, ((on, new), said))| RefUpdate {
             name: self.names[on].clone(),
             claimed: self.object(*said),
             new: self.object(new),
@@ -277,8 +277,8 @@ impl Protocol {
                 continue;
             }
             let found = match at {
-                NONE => Found::Nothing,
-                at => Found::Record(self.proposal(desk.world, at)),
+                NONE => FoundLease::Nothing,
+                at => FoundLease::Record(self.proposal(desk.world, at)),
             };
             if let Some(line) = fence.lease_found(rules, found, &self.now(desk.world), "") {
                 desk.append(&Event::LeaseFound(line));

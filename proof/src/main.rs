@@ -2,7 +2,7 @@
 
 use git_fence_proof::{
     How,
-    report::{self, Outcome},
+    report::{self, CheckOutcome},
     scenarios,
 };
 use stateright::HasDiscoveries;
@@ -73,8 +73,8 @@ fn hookless() -> bool {
     is_good
 }
 
-fn say(what: &str, found: &Outcome) {
-    let Outcome { states, depth, took, broken, unseen } = found;
+fn say(what: &str, found: &CheckOutcome) {
+    let CheckOutcome { states, depth, took, broken, unseen } = found;
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{what}{states} states, {depth} steps deep, {:.1} s", took.as_secs_f64());
     for (promise, way) in broken {

@@ -175,7 +175,7 @@ fn spent(model: &Protocol, world: &World, fence: Fence) -> u8 {
     world.moves[fence].iter().map(by).max().unwrap_or(0).max(raised)
 }
 
-/// Said of a fence when nobody is writing to it: with what the next push would settle.
+/// What is said of a fence when nobody is writing to it: with what the next push would settle.
 fn mark_is_what_moved(model: &Protocol, world: &World, fence: Fence) -> bool {
     let is_moving = |push: &Pushing| matches!(push.phase, Phase::Written | Phase::Update(_));
     if world.excused || world.pushes.iter().any(is_moving) || !is_free(model, world, fence) {

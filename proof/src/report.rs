@@ -29,7 +29,7 @@ impl Latches {
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct CheckOutcome {
     /// How many different states there are.
     pub states: usize,
     /// The most steps from the beginning to one of them.
@@ -42,7 +42,7 @@ pub struct Outcome {
     pub unseen: Vec<&'static str>,
 }
 
-impl Outcome {
+impl CheckOutcome {
     /// Whether everything holds, and of something.
     pub fn is_good(&self) -> bool {
         self.broken.is_empty() && self.unseen.is_empty()
@@ -55,7 +55,7 @@ pub fn explore<M>(
     threads: usize,
     until: HasDiscoveries,
     show: impl Fn(&M, Vec<(M::State, Option<M::Action>)>) -> String,
-) -> Outcome
+) -> CheckOutcome
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + PartialEq + std::hash::Hash + Send + Sync + std::fmt::Debug + 'static,
@@ -72,11 +72,17 @@ where
             (_, Some(path)) => broken.push((property.name, show(checker.model(), path.into_vec()))),
         }
     }
-    Outcome { states: checker.unique_state_count(), depth: checker.max_depth(), took: start.elapsed(), broken, unseen }
+    CheckOutcome {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        took: start.elapsed(),
+        broken,
+        unseen,
+    }
 }
 
 /// Visits every state of a scenario.
-pub fn run(scenario: Scenario, threads: usize) -> Outcome {
+pub fn run(scenario: Scenario, threads: usize) -> CheckOutcome {
     explore(Protocol::of(scenario), threads, HasDiscoveries::All, |model, path| {
         let mut text = String::new();
         for (n, (world, step)) in path.iter().enumerate() {
@@ -89,7 +95,7 @@ pub fn run(scenario: Scenario, threads: usize) -> Outcome {
 }
 
 /// Visits every state of a remote without a hook.
-pub fn run_hookless(how: How, until: HasDiscoveries) -> Outcome {
+pub fn run_hookless(how: How, until: HasDiscoveries) -> CheckOutcome {
     explore(Hookless { how, latches: Latches::default() }, 1, until, |_, path| {
         let steps = path.into_iter().filter_map(|(_, step)| step).enumerate();
         steps.map(|(n, step)| format!("{:>4}. {}\n", n + 1, hookless::line(step))).collect()

@@ -15,7 +15,7 @@ pub enum To {
 
 /// What a push says that a ref is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum Claimed {
     /// What it has read.
     Truth,
     /// That there is none.
@@ -26,13 +26,13 @@ pub enum Said {
 
 /// One ref of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Command {
+pub struct ModelUpdate {
     /// Which.
     pub on: Ref,
     /// What it is to show.
     pub to: To,
     /// What the pusher says it is at.
-    pub said: Said,
+    pub said: Claimed,
 }
 
 /// What a push is for.
@@ -60,7 +60,7 @@ pub struct Script {
     /// What it is for.
     pub kind: Kind,
     /// The branches it moves.
-    pub commands: Vec<Command>,
+    pub commands: Vec<ModelUpdate>,
     /// Its tokens for `repo` and `deploy`.
     pub tokens: [Option<u8>; 2],
     /// Whether git moves all of its refs or none.
@@ -112,7 +112,7 @@ pub struct Scenario {
 }
 
 fn plain(client: usize, token: u8, on: &[Ref]) -> Script {
-    let own = |on: &Ref| Command { on: *on, to: To::Own, said: Said::Truth };
+    let own = |on: &Ref| ModelUpdate { on: *on, to: To::Own, said: Claimed::Truth };
     let touches = |fence| on.iter().any(|on| crate::world::fence_of(*on) == fence).then_some(token);
     Script {
         client,
@@ -130,9 +130,9 @@ fn atomic(script: Script) -> Script {
 }
 
 /// With this to say of its last ref.
-fn saying(to: To, said: Said, mut script: Script) -> Script {
+fn saying(to: To, said: Claimed, mut script: Script) -> Script {
     if let Some(last) = script.commands.last_mut() {
-        *last = Command { to, said, ..*last };
+        *last = ModelUpdate { to, said, ..*last };
     }
     script
 }
@@ -185,9 +185,9 @@ pub fn scenarios() -> Vec<Scenario> {
                 "lies",
                 "a push that lies about a ref it would have at its value from the start, a deletion, and a creation",
                 vec![
-                    saying(To::Start, Said::Nothing, plain(0, 5, &[SITE, MAIN])),
-                    saying(To::Nothing, Said::Nonsense, plain(1, 6, &[MAIN])),
-                    saying(To::Own, Said::Nothing, plain(2, 7, &[DEV, SITE])),
+                    saying(To::Start, Claimed::Nothing, plain(0, 5, &[SITE, MAIN])),
+                    saying(To::Nothing, Claimed::Nonsense, plain(1, 6, &[MAIN])),
+                    saying(To::Own, Claimed::Nothing, plain(2, 7, &[DEV, SITE])),
                 ],
                 &["waits", "stale", "declined and free", "rebooted"],
             )

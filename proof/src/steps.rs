@@ -4,7 +4,7 @@ use crate::{
     gate::Ruling,
     promises,
     report::Latches,
-    scenarios::{Kind, Said, Scenario, To},
+    scenarios::{Claimed, Kind, Scenario, To},
     world::{
         ACCEPTED, Answer, BEAT, Held, LEASE, Log, Move, NONE, NOWHERE, Object, Phase, Pushing, REFUSED, Rec, Ref,
         SETTLED, START, Why, World, fence_of, id_of, is_branch, made_by, maker_of,
@@ -162,8 +162,8 @@ impl Protocol {
             LEASE => swaps[0],
             BEAT => swaps[1],
             on => match script.commands.iter().find(|command| command.on == on).map(|command| command.said) {
-                Some(Said::Nothing) => NONE,
-                Some(Said::Nonsense) => NOWHERE,
+                Some(Claimed::Nothing) => NONE,
+                Some(Claimed::Nonsense) => NOWHERE,
                 _ => world.refs[on],
             },
         };

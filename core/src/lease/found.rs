@@ -4,7 +4,7 @@ use crate::{Fence, LeaseLine, Mark, ObjectId, Proposal, Rules, Stamp, Standing};
 
 /// A lease's ref, as somebody has found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundLease {
     /// There is none, although the log knows a lease.
     Nothing,
     /// It shows another record than the log's.
@@ -37,7 +37,7 @@ impl Fence<'_> {
     /// A lease that was there before the gate is heard of for the first time now. One that was set
     /// back on the server keeps nobody's token from being too old: the mark remembers how far the
     /// counter had come.
-    pub fn lease_found(&self, rules: &Rules, found: Found, now: &Stamp, pusher: &str) -> Option<LeaseLine> {
+    pub fn lease_found(&self, rules: &Rules, found: FoundLease, now: &Stamp, pusher: &str) -> Option<LeaseLine> {
         let line = |standing, mark: Mark| LeaseLine {
             fence: rules.fence.clone(),
             push: None,
@@ -47,11 +47,11 @@ impl Fence<'_> {
             pusher: pusher.to_owned(),
         };
         let Proposal { commit, parents, lease, .. } = match found {
-            Found::Nothing => {
+            FoundLease::Nothing => {
                 let known = self.lease?.clone();
                 return Some(line(Standing { commit: None, ..known }, Mark::default()));
             }
-            Found::Record(proposal) => proposal,
+            FoundLease::Record(proposal) => proposal,
         };
         let is_same = |known: &&Standing| known.lease.id == lease.id;
         let is_back = |known: &&Standing| {
@@ -83,12 +83,12 @@ mod tests {
         Stamp { boot: "b".to_owned(), uptime_ms: seconds * 1000, unix_ms: seconds * 1000 }
     }
 
-    fn record(id: u8, token: u64) -> Found {
+    fn record(id: u8, token: u64) -> FoundLease {
         let lease = lease(id, token, LeaseState::Held);
-        Found::Record(Proposal { commit: oid("c").unwrap(), parents: vec![], lease, proof: None })
+        FoundLease::Record(Proposal { commit: oid("c").unwrap(), parents: vec![], lease, proof: None })
     }
 
-    fn after(known: Option<(u8, u64)>, mark: u64, found: Found) -> State {
+    fn after(known: Option<(u8, u64)>, mark: u64, found: FoundLease) -> State {
         let repo = FenceName::repo();
         let mut state = State::default();
         state.marks.insert(repo.clone(), Mark::at(mark).unwrap());
@@ -119,8 +119,8 @@ mod tests {
             (Some((2, 6)), 5, record(1, 6), 6, 7),
             (Some((2, 6)), 5, record(2, 5), 6, 7),
             // Removed.
-            (Some((2, 6)), 5, Found::Nothing, 5, 7),
-            (None, 5, Found::Nothing, 5, 6),
+            (Some((2, 6)), 5, FoundLease::Nothing, 5, 7),
+            (None, 5, FoundLease::Nothing, 5, 6),
         ] {
             let state = after(known, mark, found.clone());
             let fence = state.fence(&FenceName::repo());
@@ -136,7 +136,7 @@ mod tests {
         let booted = |seconds: u64| Stamp { boot: "later".to_owned(), uptime_ms: 1, unix_ms: seconds * 1000 };
         let restamped = |state: &State, now: &Stamp| state.fence(&repo).lease_restamped(&Rules::for_repo(), now, "x");
         // Since 1, heard of at 2.
-        let mut state = after(Some((1, 5)), 4, Found::Nothing);
+        let mut state = after(Some((1, 5)), 4, FoundLease::Nothing);
         for now in [booted(2), booted(9), at(2)] {
             assert_eq!(restamped(&state, &now), None, "{now:?}");
         }
@@ -160,7 +160,7 @@ mod tests {
             assert_eq!((lease.since.clone(), lease.heard.clone()), (at(since), at(9)), "{known:?}");
             assert!(state.fence(&repo).lease_is_at(oid("c").as_ref()));
         }
-        let gone = after(Some((2, 6)), 5, Found::Nothing);
+        let gone = after(Some((2, 6)), 5, FoundLease::Nothing);
         assert_eq!(gone.fence(&repo).lease.unwrap().heard, at(2), "whose ref is gone has said nothing");
         assert!(gone.fence(&repo).lease_is_at(None));
     }

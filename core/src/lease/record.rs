@@ -158,7 +158,7 @@ impl Secret {
 
     /// The proof that a record shows, if it shows one.
     pub fn shown_in(message: &[u8]) -> Option<Secret> {
-        let trailers = Trailers::read(message).ok().filter(|trailers| trailers.format == Format::OneUse)?;
+        let trailers = RecordTrailers::read(message).ok().filter(|trailers| trailers.format == Format::OneUse)?;
         Secret::parse(trailers.find(PROOF)?.as_bytes())
     }
 
@@ -362,7 +362,7 @@ impl Lease {
 
     /// Reads the message of a commit.
     pub fn read(message: &[u8]) -> Result<Lease, RecordError> {
-        let trailers = Trailers::read(message)?;
+        let trailers = RecordTrailers::read(message)?;
         trailers.proof()?;
         let (word, words) = match trailers.get("Fence-Reason")?.split_once(": ") {
             Some((word, words)) => (word, Some(one_line(words, LONGEST_WORDS))),
@@ -431,7 +431,7 @@ impl Beat {
 
     /// Reads the message of a commit.
     pub fn read(message: &[u8]) -> Result<Beat, RecordError> {
-        let trailers = Trailers::read(message)?;
+        let trailers = RecordTrailers::read(message)?;
         trailers.proof()?;
         Ok(Beat {
             lease: trailers.lease()?,
@@ -490,13 +490,13 @@ fn proof_line(proof: Option<&Secret>) -> String {
 }
 
 /// The last paragraph of a message, where every line of it is `Fence-…: value`.
-struct Trailers<'a> {
+struct RecordTrailers<'a> {
     format: Format,
     all: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Trailers<'a> {
-    fn read(message: &'a [u8]) -> Result<Trailers<'a>, RecordError> {
+impl<'a> RecordTrailers<'a> {
+    fn read(message: &'a [u8]) -> Result<RecordTrailers<'a>, RecordError> {
         let message = std::str::from_utf8(message).map_err(|_| RecordError::NoRecord)?;
         let (_, last) = message.trim_end_matches('\n').rsplit_once("\n\n").ok_or(RecordError::NoRecord)?;
         if message.len() > LONGEST_MESSAGE {
@@ -516,7 +516,7 @@ impl<'a> Trailers<'a> {
         let format = *trailers.get("Fence-Format").ok_or(RecordError::Missing("Fence-Format"))?;
         let known = digits(format).and_then(|version| Format::try_from(u32::try_from(version).ok()?).ok());
         match known {
-            Some(format) => Ok(Trailers { format, all: trailers }),
+            Some(format) => Ok(RecordTrailers { format, all: trailers }),
             None => Err(RecordError::Format(text::one_line(format.as_bytes(), 20))),
         }
     }

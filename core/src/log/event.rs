@@ -372,8 +372,8 @@ pub struct AskedRef {
 
 impl AskedRef {
     /// The first commands of a refused push, as many as a line holds.
-    pub fn of(commands: &[crate::Command]) -> Vec<AskedRef> {
-        let asked = |command: &crate::Command| AskedRef {
+    pub fn of(commands: &[crate::RefUpdate]) -> Vec<AskedRef> {
+        let asked = |command: &crate::RefUpdate| AskedRef {
             name: text::one_line(command.name.to_string().as_bytes(), LONGEST_NAME),
             old: command.claimed.clone(),
             new: command.new.clone(),

@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn reported(lines: &[(&str, &str)]) -> Push {
-        let command = |(name, fill): &(&str, &str)| crate::Command {
+        let command = |(name, fill): &(&str, &str)| crate::RefUpdate {
             name: crate::RefName::new(*name),
             claimed: None,
             new: oid(fill),

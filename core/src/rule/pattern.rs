@@ -107,16 +107,16 @@ fn is_in_set(set: &[u8], byte: u8) -> bool {
 
 /// A name that the pieces match, the shortest first, or what is in its way.
 fn walk(pieces: &[Piece]) -> Result<Vec<u8>, String> {
-    type Place = (usize, Form);
-    let start: Place = (0, Form::default());
-    let mut came_from: HashMap<Place, (Place, Option<u8>)> = HashMap::new();
+    type Position = (usize, Form);
+    let start: Position = (0, Form::default());
+    let mut came_from: HashMap<Position, (Position, Option<u8>)> = HashMap::new();
     let mut open = VecDeque::from([start]);
     let mut furthest = start;
     while let Some(place @ (at, form)) = open.pop_front() {
         if at > furthest.0 {
             furthest = place;
         }
-        let steps: Vec<(Place, Option<u8>)> = match pieces.get(at) {
+        let steps: Vec<(Position, Option<u8>)> = match pieces.get(at) {
             None if form.is_name() => return Ok(retrace(place, &came_from)),
             None => Vec::new(),
             Some(Piece::Star) => {

@@ -38,7 +38,7 @@ impl Accept {
 
 /// Which trailers count as the tokens of a push that brings none by option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trailers {
+pub enum CountedTrailers {
     /// All of them: the pusher needs a token.
     All,
     /// Those in objects that the push brings. The pusher may come without a token, and what is there already
@@ -127,15 +127,15 @@ impl Rules {
 
     /// Whether `pusher`, as the host names it to the byte, may push here without a token.
     pub fn exempts(&self, pusher: &[u8]) -> bool {
-        self.trailers_of(pusher) != Trailers::All
+        self.trailers_of(pusher) != CountedTrailers::All
     }
 
     /// Which trailers are tokens of `pusher`, as the host names it to the byte.
-    pub fn trailers_of(&self, pusher: &[u8]) -> Trailers {
+    pub fn trailers_of(&self, pusher: &[u8]) -> CountedTrailers {
         match self.tokenless {
-            _ if self.exempt.iter().any(|name| name.as_bytes() == pusher) => Trailers::None,
-            true => Trailers::New,
-            false => Trailers::All,
+            _ if self.exempt.iter().any(|name| name.as_bytes() == pusher) => CountedTrailers::None,
+            true => CountedTrailers::New,
+            false => CountedTrailers::All,
         }
     }
 
@@ -257,13 +257,13 @@ mod tests {
         let named = Rules { exempt, ..Rules::for_repo() };
         let both = Rules { tokenless: true, ..named.clone() };
         for (rules, pusher, trailers) in [
-            (&named, "anna", Trailers::None),
-            (&named, "bob", Trailers::All),
-            (&both, "anna", Trailers::None),
-            (&both, "bob", Trailers::New),
+            (&named, "anna", CountedTrailers::None),
+            (&named, "bob", CountedTrailers::All),
+            (&both, "anna", CountedTrailers::None),
+            (&both, "bob", CountedTrailers::New),
         ] {
             assert_eq!(rules.trailers_of(pusher.as_bytes()), trailers, "{pusher}");
-            assert_eq!(rules.exempts(pusher.as_bytes()), trailers != Trailers::All, "{pusher}");
+            assert_eq!(rules.exempts(pusher.as_bytes()), trailers != CountedTrailers::All, "{pusher}");
         }
     }
 

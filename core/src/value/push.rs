@@ -4,7 +4,7 @@ use crate::{ObjectId, RefName, text};
 
 /// One line of it: the pusher wants `name` to go from `claimed` to `new`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct RefUpdate {
     /// The ref, as the pusher names it.
     pub name: RefName,
     /// What the pusher says the ref is at. Git shows it to the hook unchecked: it can be a lie.
@@ -17,7 +17,7 @@ pub struct Command {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Push {
     /// The commands.
-    pub commands: Vec<Command>,
+    pub commands: Vec<RefUpdate>,
 }
 
 /// Why the input is not a push.
@@ -47,14 +47,14 @@ impl Push {
             return Err(if input.is_empty() { PushError::Empty } else { PushError::Truncated(whole_lines + 1) });
         };
         let commands = lines.split(|b| *b == b'\n').enumerate().map(|(at, line)| {
-            Command::parse(line).ok_or_else(|| PushError::Line { line: at + 1, text: text::quoted(line) })
+            RefUpdate::parse(line).ok_or_else(|| PushError::Line { line: at + 1, text: text::quoted(line) })
         });
         Ok(Push { commands: commands.collect::<Result<_, _>>()? })
     }
 }
 
-impl Command {
-    fn parse(line: &[u8]) -> Option<Command> {
+impl RefUpdate {
+    fn parse(line: &[u8]) -> Option<RefUpdate> {
         let mut fields = line.splitn(3, |b| *b == b' ');
         let (old, new) = (fields.next()?, fields.next()?);
         // One repository has one hash.
@@ -63,7 +63,7 @@ impl Command {
         }
         let (claimed, new) = (ObjectId::parse(old).ok()?, ObjectId::parse(new).ok()?);
         let name = fields.next().filter(|name| !name.is_empty())?;
-        Some(Command { name: RefName::new(name), claimed, new })
+        Some(RefUpdate { name: RefName::new(name), claimed, new })
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::{
     commands::{
-        context::{Context, Place, Wanted},
+        context::{Context, LeaseArgs, Target},
         push::{self, PushArgs},
-        single::{self, Said},
+        single::{self, Output},
     },
     failure::{Failure, NOT_OURS},
     run::{
@@ -30,13 +30,13 @@ use std::{
 /// remote, whatever it believes.
 #[derive(Parser)]
 #[command(name = "git fence", version)]
-struct Cli {
+struct FenceCli {
     #[command(subcommand)]
-    command: Command,
+    command: FenceCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum FenceCommand {
     /// Hold the lease around a command: whoever comes second leaves, with exit code 0
     ///
     /// Plain `git push` inside the command carries a fresh token every time. The command's exit code is
@@ -50,7 +50,7 @@ enum Command {
         #[command(flatten)]
         single: Single,
         #[command(flatten)]
-        wanted: Wanted,
+        wanted: LeaseArgs,
     },
     /// Say that the holder is alive; exit code 12 when the lease is not ours any more
     Renew(Single),
@@ -63,7 +63,7 @@ enum Command {
         #[command(flatten)]
         single: Single,
         #[command(flatten)]
-        wanted: Wanted,
+        wanted: LeaseArgs,
     },
     /// Show who has the lease
     Status(Single),
@@ -90,7 +90,7 @@ enum Command {
 #[derive(Args)]
 struct Single {
     #[command(flatten)]
-    place: Place,
+    place: Target,
     /// For programs: JSON
     #[arg(long)]
     json: bool,
@@ -99,7 +99,7 @@ struct Single {
 /// Runs what the command line says.
 pub(crate) fn run(args: Vec<OsString>, environment: Environment) -> ExitCode {
     let starter = Starter::find(args.first().map_or(OsStr::new(""), OsString::as_os_str), &environment);
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match FenceCli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => {
             // Help goes to standard output and is no failure; both may meet a closed pipe.
@@ -108,8 +108,8 @@ pub(crate) fn run(args: Vec<OsString>, environment: Environment) -> ExitCode {
         }
     };
     match cli.command {
-        Command::Keeper(args) => keeper::run(&args),
-        Command::Run(args) => match Context::here(environment) {
+        FenceCommand::Keeper(args) => keeper::run(&args),
+        FenceCommand::Run(args) => match Context::here(environment) {
             Ok(context) => run::run(&context, &args, starter),
             Err(failure) => {
                 report(&failure, args.json);
@@ -124,30 +124,31 @@ pub(crate) fn run(args: Vec<OsString>, environment: Environment) -> ExitCode {
 }
 
 /// A command that does one thing and says what came of it.
-fn single(command: &Command, environment: Environment) -> ExitCode {
+fn single(command: &FenceCommand, environment: Environment) -> ExitCode {
     let json = match command {
-        Command::Push(args) => args.json,
-        Command::Renew(single) | Command::Advance(single) | Command::Release(single) | Command::Status(single) => {
-            single.json
-        }
-        Command::Acquire { single, .. }
-        | Command::Revoke { single, .. }
-        | Command::Log { single, .. }
-        | Command::Progress { single, .. } => single.json,
-        Command::Run(_) | Command::Keeper(_) => false,
+        FenceCommand::Push(args) => args.json,
+        FenceCommand::Renew(single)
+        | FenceCommand::Advance(single)
+        | FenceCommand::Release(single)
+        | FenceCommand::Status(single) => single.json,
+        FenceCommand::Acquire { single, .. }
+        | FenceCommand::Revoke { single, .. }
+        | FenceCommand::Log { single, .. }
+        | FenceCommand::Progress { single, .. } => single.json,
+        FenceCommand::Run(_) | FenceCommand::Keeper(_) => false,
     };
-    let done = Context::here(environment).and_then(|context| -> Result<Said, Failure> {
+    let done = Context::here(environment).and_then(|context| -> Result<Output, Failure> {
         match command {
-            Command::Push(args) => push::push(&context, args),
-            Command::Acquire { single, wanted } => single::acquire(&context, &single.place, wanted),
-            Command::Renew(single) => single::renew(&context, &single.place),
-            Command::Advance(single) => single::advance(&context, &single.place),
-            Command::Release(single) => single::release(&context, &single.place),
-            Command::Revoke { single, wanted } => single::revoke(&context, &single.place, wanted),
-            Command::Status(single) => single::status(&context, &single.place),
-            Command::Log { single, most } => single::log(&context, &single.place, most.get()),
-            Command::Progress { single, text } => single::progress(&context, &single.place, text),
-            Command::Run(_) | Command::Keeper(_) => Ok(Said::new("", &())),
+            FenceCommand::Push(args) => push::push(&context, args),
+            FenceCommand::Acquire { single, wanted } => single::acquire(&context, &single.place, wanted),
+            FenceCommand::Renew(single) => single::renew(&context, &single.place),
+            FenceCommand::Advance(single) => single::advance(&context, &single.place),
+            FenceCommand::Release(single) => single::release(&context, &single.place),
+            FenceCommand::Revoke { single, wanted } => single::revoke(&context, &single.place, wanted),
+            FenceCommand::Status(single) => single::status(&context, &single.place),
+            FenceCommand::Log { single, most } => single::log(&context, &single.place, most.get()),
+            FenceCommand::Progress { single, text } => single::progress(&context, &single.place, text),
+            FenceCommand::Run(_) | FenceCommand::Keeper(_) => Ok(Output::new("", &())),
         }
     });
     match done {
@@ -157,7 +158,7 @@ fn single(command: &Command, environment: Environment) -> ExitCode {
         }
         Err(failure) => {
             let code = match (&failure, command) {
-                (Failure::Lost { .. }, Command::Renew(_) | Command::Advance(_)) => NOT_OURS,
+                (Failure::Lost { .. }, FenceCommand::Renew(_) | FenceCommand::Advance(_)) => NOT_OURS,
                 _ => failure.exit_code(),
             };
             report(&failure, json);
@@ -180,6 +181,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        <Cli as clap::CommandFactory>::command().debug_assert();
+        <FenceCli as clap::CommandFactory>::command().debug_assert();
     }
 }

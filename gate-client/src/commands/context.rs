@@ -9,8 +9,8 @@ use crate::{
     },
     lease::{
         client::Client,
-        held::{Current, Held, LeaseDir},
-        taking::Wish,
+        held::{CurrentLease, HeldLease, LeaseDir},
+        taking::LeaseRequest,
     },
     surroundings::Environment,
 };
@@ -20,7 +20,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
 /// Which fence of which remote.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     /// The fence [default: the one of the run that this is in, or repo]
     #[arg(long, value_name = "NAME")]
     pub(crate) fence: Option<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Place {
 
 /// Who wants a lease, and for how long.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Wanted {
+pub(crate) struct LeaseArgs {
     /// Who you are, for people: it stands in the history, and proves nothing [default: user@host]
     #[arg(long, value_name = "ID")]
     pub(crate) owner: Option<String>,
@@ -61,7 +61,7 @@ impl Context {
     }
 
     /// The fence and the remote that `place` names, or the run that this is in.
-    pub(crate) fn client(&self, place: &Place) -> Result<Client, Failure> {
+    pub(crate) fn client(&self, place: &Target) -> Result<Client, Failure> {
         let fence = place.fence.as_deref().or_else(|| self.environment.text("GIT_FENCE"));
         let remote = match (&place.remote, self.inherited()) {
             // By where it is: another clone may call another repository by the same name.
@@ -80,8 +80,8 @@ impl Context {
     }
 
     /// The lease that is held here: that of the run that this is in, or the one that was acquired.
-    pub(crate) fn held(&self, place: &Place) -> Result<(Client, LeaseDir), Failure> {
-        let is_meant = |(held, _): &(Held, LeaseDir)| {
+    pub(crate) fn held(&self, place: &Target) -> Result<(Client, LeaseDir), Failure> {
+        let is_meant = |(held, _): &(HeldLease, LeaseDir)| {
             place.fence.as_deref().is_none_or(|fence| fence == held.fence.as_str())
                 && place.remote.as_deref().is_none_or(|remote| self.leads_to(remote, &held.url))
         };
@@ -95,7 +95,7 @@ impl Context {
         if self.is_orphan(&client) {
             return Err(orphaned(&client));
         }
-        let found = Current::of(&self.local, &client.fence, &client.remote.url).find();
+        let found = CurrentLease::of(&self.local, &client.fence, &client.remote.url).find();
         let dir = found.ok_or_else(|| {
             Failure::usage(
                 format!("no lease of fence '{}' is held here", client.fence),
@@ -106,7 +106,7 @@ impl Context {
     }
 
     /// Whether that lease is the one that is held here.
-    pub(crate) fn holds(&self, place: &Place, id: &LeaseId) -> bool {
+    pub(crate) fn holds(&self, place: &Target, id: &LeaseId) -> bool {
         self.held(place).and_then(|(_, dir)| dir.held()).is_ok_and(|here| here.lease.id == *id)
     }
 
@@ -117,7 +117,7 @@ impl Context {
     }
 
     /// The lease of the run that this is in.
-    pub(crate) fn inherited(&self) -> Option<(Held, LeaseDir)> {
+    pub(crate) fn inherited(&self) -> Option<(HeldLease, LeaseDir)> {
         let dir = LeaseDir::at(&PathBuf::from(self.environment.get("GIT_FENCE_DIR")?));
         let id = LeaseId::parse(self.environment.text("GIT_FENCE_LEASE")?)?;
         let held = dir.held().ok().filter(|held| held.lease.id == id)?;
@@ -134,13 +134,13 @@ impl Context {
     }
 
     /// The leases of all runs that this is in, the innermost last.
-    pub(crate) fn runs(&self) -> Vec<(Held, LeaseDir)> {
+    pub(crate) fn runs(&self) -> Vec<(HeldLease, LeaseDir)> {
         let dirs = self.environment.get("GIT_FENCE_RUNS").unwrap_or_default();
         let dirs = std::env::split_paths(dirs).map(|dir| LeaseDir::at(&dir));
         dirs.filter_map(|dir| Some((dir.held().ok()?, dir))).collect()
     }
 
-    pub(crate) fn wish(&self, wanted: &Wanted) -> Result<Wish, Failure> {
+    pub(crate) fn wish(&self, wanted: &LeaseArgs) -> Result<LeaseRequest, Failure> {
         let owner = match &wanted.owner {
             Some(owner) => owner_name(owner).ok_or_else(|| {
                 Failure::usage("the owner's name has nothing in it that can be shown", "as in  --owner nightly@host-3")
@@ -148,7 +148,7 @@ impl Context {
             None => self.usual_owner(),
         };
         let words = wanted.reason.as_deref().and_then(few_words);
-        Ok(Wish { owner, ttl: ttl(&wanted.ttl)?, words, skew: duration(&wanted.skew, "--skew")? })
+        Ok(LeaseRequest { owner, ttl: ttl(&wanted.ttl)?, words, skew: duration(&wanted.skew, "--skew")? })
     }
 
     fn usual_owner(&self) -> String {

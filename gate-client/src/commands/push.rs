@@ -2,8 +2,8 @@
 
 use crate::{
     commands::{
-        context::{Context, Place, Wanted, shown},
-        single::Said,
+        context::{Context, LeaseArgs, Target, shown},
+        single::Output,
     },
     failure::Failure,
     git::{Git, How, pre_push, run},
@@ -14,7 +14,7 @@ use crate::{
         taking::Taken,
     },
     store::{
-        answer::{Answer, RefAnswer},
+        answer::{PushAnswer, RefAnswer},
         sending::{Sending, plain_push},
     },
 };
@@ -32,7 +32,7 @@ pub(crate) struct PushArgs {
     #[arg(long, value_name = "NAME")]
     fence: Option<String>,
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: LeaseArgs,
     /// Push with this token, from a lease service of your own, and take no lease
     #[arg(long, value_name = "N", value_parser = parse_token)]
     token: Option<Token>,
@@ -74,8 +74,8 @@ fn parse_token(text: &str) -> Result<Token, String> {
 }
 
 /// With the lease that is held here, or with one that is taken for this push and given back in it.
-pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Said, Failure> {
-    let place = Place { fence: args.fence.clone(), remote: args.remote.clone() };
+pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure> {
+    let place = Target { fence: args.fence.clone(), remote: args.remote.clone() };
     let client = context.client(&place)?;
     let refspecs = args.all_refspecs(context)?;
     if args.dry_run && args.token.is_none() {
@@ -132,7 +132,7 @@ fn give_back(client: &Client, dir: &LeaseDir, is_given_back: bool) {
     dir.remove();
 }
 
-fn said(moved: Moved, client: &Client) -> Result<Said, Failure> {
+fn said(moved: Moved, client: &Client) -> Result<Output, Failure> {
     match moved {
         Moved::Landed { token, refs } => {
             let is_ours = |answer: &RefAnswer| answer.name.starts_with("refs/fence/");
@@ -149,13 +149,13 @@ fn said(moved: Moved, client: &Client) -> Result<Said, Failure> {
             });
             let shown: Vec<String> = moved.iter().map(|name| text::one_line(name.as_bytes(), 200)).collect();
             let what = if moved.is_empty() && !old.is_empty() { "nothing new".to_owned() } else { shown.join(" ") };
-            Ok(Said::new(format!("landed with token {token}: {what}"), &json))
+            Ok(Output::new(format!("landed with token {token}: {what}"), &json))
         }
         Moved::Refused { why, verdict } => Err(client.refused(verdict.as_ref(), &why)),
     }
 }
 
-fn dry_run(client: &Client, refspecs: &[OsString], args: &PushArgs) -> Result<Said, Failure> {
+fn dry_run(client: &Client, refspecs: &[OsString], args: &PushArgs) -> Result<Output, Failure> {
     let mut push = plain_push(&client.local.git, &[]);
     push.args((!args.no_verify).then_some("--verify"));
     push.arg("--dry-run").args(args.arguments()).args(&client.remote.route.receive_pack).arg("--");
@@ -170,7 +170,7 @@ fn push_with(
     args: &PushArgs,
     token: Token,
     mut refspecs: Vec<OsString>,
-) -> Result<Said, Failure> {
+) -> Result<Output, Failure> {
     // The hook has been asked, unless nothing shall be pushed at all.
     let verify = if args.dry_run && !args.no_verify { "--verify" } else { "--no-verify" };
     let mut push = client.local.git.command(["push", "--porcelain", verify]);
@@ -190,27 +190,27 @@ fn push_with(
     plain(&mut push, client, &format!("landed with token {token}"), &json)
 }
 
-fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Value) -> Result<Said, Failure> {
+fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Value) -> Result<Output, Failure> {
     let is_dry = push.get_args().any(|argument| argument == "--dry-run");
     let ran = run(push, &How { aloud: true, ..How::default() });
     let ran = ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
-    match Answer::of(&ran) {
+    match PushAnswer::of(&ran) {
         // The remote was not asked: no token was looked at, let alone spent.
-        Answer::Landed { refs, .. } if refs.iter().all(|answer| answer.up_to_date) => {
+        PushAnswer::Landed { refs, .. } if refs.iter().all(|answer| answer.up_to_date) => {
             let json = serde_json::json!({ "outcome": "up-to-date", "fence": client.fence });
-            Ok(Said::new("nothing new: the remote has all of it", &json))
+            Ok(Output::new("nothing new: the remote has all of it", &json))
         }
-        Answer::Landed { .. } => Ok(Said::new(prose, json)),
-        Answer::Refused { refs, verdict } => Err(client.refused(verdict.as_ref(), &reasons(refs))),
-        Answer::NoOptions => Err(Failure::broken(
+        PushAnswer::Landed { .. } => Ok(Output::new(prose, json)),
+        PushAnswer::Refused { refs, verdict } => Err(client.refused(verdict.as_ref(), &reasons(refs))),
+        PushAnswer::NoOptions => Err(Failure::broken(
             format!("the remote {} takes no push options", text::in_quotes(&client.remote.name)),
             "put the token into the commit's message instead:  git fence push --token N --trailer",
         )),
-        Answer::NotSent(why) => Err(client.not_sent(why)),
+        PushAnswer::NotSent(why) => Err(client.not_sent(why)),
         // Nothing is sent in a dry run, and git has been let down by nobody but the hook.
-        Answer::Lost { .. } if is_dry => Err(pre_push::refused()),
-        Answer::Lost { why } => Err(Failure::Unknown { why }),
-        Answer::NoAtomic => Err(Failure::Refused { why: ran.complaint() }),
+        PushAnswer::Lost { .. } if is_dry => Err(pre_push::refused()),
+        PushAnswer::Lost { why } => Err(Failure::Unknown { why }),
+        PushAnswer::NoAtomic => Err(Failure::Refused { why: ran.complaint() }),
     }
 }
 

@@ -1,12 +1,12 @@
 //! The single commands: one operation on a lease each.
 
 use crate::{
-    commands::context::{Context, Place, Wanted, orphaned},
+    commands::context::{Context, LeaseArgs, Target, orphaned},
     failure::Failure,
     git::How,
     lease::{
         client::{Client, how_it_came, in_words, why},
-        held::{Current, LeaseDir, Progress},
+        held::{CurrentLease, LeaseDir, Progress},
         taking::Taken,
     },
     store::reading::Life,
@@ -19,14 +19,14 @@ use std::{
 };
 
 /// What a command has to say: a line or two for people, JSON for programs.
-pub(crate) struct Said {
+pub(crate) struct Output {
     pub(crate) prose: String,
     pub(crate) json: String,
 }
 
-impl Said {
-    pub(crate) fn new(prose: impl Into<String>, json: &impl Serialize) -> Said {
-        Said { prose: prose.into(), json: serde_json::to_string(json).unwrap_or_default() }
+impl Output {
+    pub(crate) fn new(prose: impl Into<String>, json: &impl Serialize) -> Output {
+        Output { prose: prose.into(), json: serde_json::to_string(json).unwrap_or_default() }
     }
 
     /// Standard output is data.
@@ -50,7 +50,7 @@ struct Ours<'a> {
     reason: String,
 }
 
-fn ours(outcome: &'static str, client: &Client, lease: &Lease, prose: String) -> Said {
+fn ours(outcome: &'static str, client: &Client, lease: &Lease, prose: String) -> Output {
     let json = Ours {
         outcome,
         fence: client.fence.as_str(),
@@ -60,11 +60,11 @@ fn ours(outcome: &'static str, client: &Client, lease: &Lease, prose: String) ->
         lease: &lease.id,
         reason: why(lease),
     };
-    Said::new(prose, &json)
+    Output::new(prose, &json)
 }
 
 /// `git fence acquire`: prints the token.
-pub(crate) fn acquire(context: &Context, place: &Place, wanted: &Wanted) -> Result<Said, Failure> {
+pub(crate) fn acquire(context: &Context, place: &Target, wanted: &LeaseArgs) -> Result<Output, Failure> {
     let wish = context.wish(wanted)?;
     let client = context.client(place)?;
     if context.is_orphan(&client) {
@@ -72,7 +72,7 @@ pub(crate) fn acquire(context: &Context, place: &Place, wanted: &Wanted) -> Resu
     }
     match client.acquire(&wish)? {
         Taken::Ours(dir) => {
-            Current::of(&context.local, &client.fence, &client.remote.url).set(&dir)?;
+            CurrentLease::of(&context.local, &client.fence, &client.remote.url).set(&dir)?;
             let lease = dir.held()?.lease;
             Ok(ours("acquired", &client, &lease, lease.token.to_string()))
         }
@@ -85,7 +85,7 @@ pub(crate) fn acquire(context: &Context, place: &Place, wanted: &Wanted) -> Resu
 }
 
 /// `git fence renew`.
-pub(crate) fn renew(context: &Context, place: &Place) -> Result<Said, Failure> {
+pub(crate) fn renew(context: &Context, place: &Target) -> Result<Output, Failure> {
     let (client, dir) = context.held(place)?;
     client.renew(&dir)?;
     let lease = dir.held()?.lease;
@@ -93,7 +93,7 @@ pub(crate) fn renew(context: &Context, place: &Place) -> Result<Said, Failure> {
 }
 
 /// `git fence advance`: prints the new token.
-pub(crate) fn advance(context: &Context, place: &Place) -> Result<Said, Failure> {
+pub(crate) fn advance(context: &Context, place: &Target) -> Result<Output, Failure> {
     let (client, dir) = context.held(place)?;
     let token = client.advance(&dir)?;
     let lease = dir.held()?.lease;
@@ -101,18 +101,18 @@ pub(crate) fn advance(context: &Context, place: &Place) -> Result<Said, Failure>
 }
 
 /// `git fence release`. Twice is harmless, and so is releasing what somebody else has by now.
-pub(crate) fn release(context: &Context, place: &Place) -> Result<Said, Failure> {
+pub(crate) fn release(context: &Context, place: &Target) -> Result<Output, Failure> {
     let found = context.held(place);
     let (client, dir) = match found {
         Ok(found) => found,
         Err(Failure::Usage { .. }) if context.client(place).is_ok() => {
             let json = serde_json::json!({ "outcome": "nothing-held" });
-            return Ok(Said::new("nothing is held here", &json));
+            return Ok(Output::new("nothing is held here", &json));
         }
         Err(other) => return Err(other),
     };
     let lease = dir.held()?.lease;
-    let current = Current::of(&context.local, &client.fence, &client.remote.url);
+    let current = CurrentLease::of(&context.local, &client.fence, &client.remote.url);
     match client.release(&dir) {
         Ok(()) => {
             current.clear(&dir);
@@ -121,14 +121,14 @@ pub(crate) fn release(context: &Context, place: &Place) -> Result<Said, Failure>
         Err(Failure::Lost { now, .. }) => {
             current.clear(&dir);
             let json = serde_json::json!({ "outcome": "not-ours", "fence": client.fence, "reason": now });
-            Ok(Said::new(format!("nothing to release: {now}"), &json))
+            Ok(Output::new(format!("nothing to release: {now}"), &json))
         }
         Err(other) => Err(other),
     }
 }
 
 /// `git fence revoke`.
-pub(crate) fn revoke(context: &Context, place: &Place, wanted: &Wanted) -> Result<Said, Failure> {
+pub(crate) fn revoke(context: &Context, place: &Target, wanted: &LeaseArgs) -> Result<Output, Failure> {
     let wish = context.wish(wanted)?;
     if wish.words.is_none() {
         return Err(Failure::usage(
@@ -144,7 +144,7 @@ pub(crate) fn revoke(context: &Context, place: &Place, wanted: &Wanted) -> Resul
         }
         None => {
             let json = serde_json::json!({ "outcome": "free", "fence": client.fence });
-            Ok(Said::new(format!("nobody holds the lease of fence '{}'", client.fence), &json))
+            Ok(Output::new(format!("nobody holds the lease of fence '{}'", client.fence), &json))
         }
     }
 }
@@ -174,7 +174,7 @@ struct StatusJson<'a> {
 }
 
 /// `git fence status`: who has it. By this machine's clock: where there is a gate, its own counts.
-pub(crate) fn status(context: &Context, place: &Place) -> Result<Said, Failure> {
+pub(crate) fn status(context: &Context, place: &Target) -> Result<Output, Failure> {
     let client = context.client(place)?;
     let seen = client.read()?;
     let life = seen.life(&client.clock.now(), Duration::ZERO, Duration::ZERO);
@@ -218,11 +218,11 @@ pub(crate) fn status(context: &Context, place: &Place) -> Result<Said, Failure> 
     if let (Some(progress), "held" | "expired") = (json.progress, state) {
         prose.push_str(&format!("\nprogress  {}", text::in_quotes(progress)));
     }
-    Ok(Said::new(prose, &json))
+    Ok(Output::new(prose, &json))
 }
 
 /// `git fence log`: who had it, the newest first.
-pub(crate) fn log(context: &Context, place: &Place, most: usize) -> Result<Said, Failure> {
+pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Output, Failure> {
     let client = context.client(place)?;
     let mirror = client.mirror()?;
     let seen = mirror.read(&How::default(), most)?;
@@ -245,7 +245,7 @@ pub(crate) fn log(context: &Context, place: &Place, most: usize) -> Result<Said,
             format!("{:>8}  {}  {owner} {what}", lease.token, seen.time)
         })
         .collect();
-    Ok(Said::new(if prose.is_empty() { "never held".to_owned() } else { prose.join("\n") }, &rows))
+    Ok(Output::new(if prose.is_empty() { "never held".to_owned() } else { prose.join("\n") }, &rows))
 }
 
 /// What an owner did with the lease, and how it had come to it, where that is not the usual way.
@@ -269,12 +269,12 @@ fn what_became(lease: &Lease, after: Option<&Lease>) -> String {
 }
 
 /// `git fence progress`: marks progress; the next heartbeat carries it to the remote.
-pub(crate) fn progress(context: &Context, place: &Place, words: &str) -> Result<Said, Failure> {
+pub(crate) fn progress(context: &Context, place: &Target, words: &str) -> Result<Output, Failure> {
     let (client, dir): (Client, LeaseDir) = context.held(place)?;
     let text = few_words(words).ok_or_else(|| {
         Failure::usage("the progress has nothing in it that can be shown", "as in  git fence progress 'page 3 of 9'")
     })?;
     let _ = dir.held()?;
     dir.set_progress(&Progress { text: text.clone(), at: client.clock.now() })?;
-    Ok(Said::new("", &serde_json::json!({ "outcome": "noted", "progress": text })))
+    Ok(Output::new("", &serde_json::json!({ "outcome": "noted", "progress": text })))
 }

@@ -7,7 +7,7 @@ use crate::{
     failure::Failure,
     git::{Git, How, run},
     lease::client::{Client, reasons},
-    store::{answer::Answer, sending::plain_push},
+    store::{answer::PushAnswer, sending::plain_push},
 };
 use rustix::fs::{Access, access};
 use std::ffi::OsString;
@@ -26,11 +26,11 @@ pub(crate) fn ask(client: &Client, refspecs: &[OsString], arguments: &[OsString]
     push.arg(client.name_for_git()).args(refspecs);
     let ran = run(&mut push, &How { aloud: true, ..client.how() });
     let ran = ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
-    match Answer::of(&ran) {
-        Answer::Landed { .. } => Ok(()),
-        Answer::Refused { refs, verdict } => Err(client.refused(verdict.as_ref(), &reasons(refs))),
-        Answer::NotSent(why) => Err(client.not_sent(why)),
-        Answer::Lost { .. } | Answer::NoOptions | Answer::NoAtomic => Err(refused()),
+    match PushAnswer::of(&ran) {
+        PushAnswer::Landed { .. } => Ok(()),
+        PushAnswer::Refused { refs, verdict } => Err(client.refused(verdict.as_ref(), &reasons(refs))),
+        PushAnswer::NotSent(why) => Err(client.not_sent(why)),
+        PushAnswer::Lost { .. } | PushAnswer::NoOptions | PushAnswer::NoAtomic => Err(refused()),
     }
 }
 

@@ -17,10 +17,12 @@ use crate::{
         local::{Local, Remote, Route},
         run,
     },
-    helper::protocol::{CAPABILITIES, Heard, Line, Options, Update, error, listing, nothing, ok, reason_in},
+    helper::protocol::{
+        CAPABILITIES, HelperLine, OptionAnswer, Options, Update, error, listing, nothing, ok, reason_in,
+    },
     lease::{
         client::Client,
-        held::{Held, LeaseDir},
+        held::{HeldLease, LeaseDir},
         holding::{Moved, Step},
     },
     run::{inside::lease_of, signals},
@@ -151,24 +153,24 @@ impl Helper {
             }
             let said = line.strip_suffix(b"\n").unwrap_or(&line);
             let unknown = || Failure::broken(format!("git said {}", text::quoted(said)), "report it");
-            match Line::parse(said).ok_or_else(unknown)? {
-                Line::Capabilities => to.write_all(CAPABILITIES)?,
-                Line::Set { name, value } => to.write_all(match self.options.set(&name, &value) {
-                    Heard::Ok => b"ok\n",
-                    Heard::Unsupported => b"unsupported\n",
+            match HelperLine::parse(said).ok_or_else(unknown)? {
+                HelperLine::Capabilities => to.write_all(CAPABILITIES)?,
+                HelperLine::Set { name, value } => to.write_all(match self.options.set(&name, &value) {
+                    OptionAnswer::Ok => b"ok\n",
+                    OptionAnswer::Unsupported => b"unsupported\n",
                 })?,
-                Line::List { for_push } => to.write_all(&self.while_git_waits(|it| it.list(for_push))?)?,
-                Line::Push(update) => updates.push(update),
-                Line::Fetch { id } => wants.push(id),
-                Line::End if !updates.is_empty() => {
+                HelperLine::List { for_push } => to.write_all(&self.while_git_waits(|it| it.list(for_push))?)?,
+                HelperLine::Push(update) => updates.push(update),
+                HelperLine::Fetch { id } => wants.push(id),
+                HelperLine::End if !updates.is_empty() => {
                     to.write_all(&self.while_git_waits(|it| it.push(&std::mem::take(&mut updates)))?)?;
                     self.options.forget_push();
                 }
-                Line::End if !wants.is_empty() => {
+                HelperLine::End if !wants.is_empty() => {
                     self.while_git_waits(|it| it.fetch(std::mem::take(&mut wants)))?;
                     to.write_all(b"\n")?;
                 }
-                Line::End => return Ok(()),
+                HelperLine::End => return Ok(()),
             }
             to.flush()?;
         }
@@ -253,7 +255,7 @@ impl Helper {
         }
     }
 
-    fn client(&self, dir: &LeaseDir, held: &Held) -> Result<Client, Failure> {
+    fn client(&self, dir: &LeaseDir, held: &HeldLease) -> Result<Client, Failure> {
         let url = self.url.to_str().ok_or_else(|| {
             Failure::broken("the remote's URL is not text", "write it in UTF-8 into the remote's configuration")
         })?;

@@ -14,7 +14,7 @@ const LEASES: &[u8] = b"refs/fence/";
 
 /// A line from git.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum HelperLine {
     Capabilities,
     List {
         for_push: bool,
@@ -41,25 +41,25 @@ pub(crate) struct Update {
     pub(crate) to: OsString,
 }
 
-impl Line {
+impl HelperLine {
     /// Reads a line without its end.
-    pub(crate) fn parse(line: &[u8]) -> Option<Line> {
+    pub(crate) fn parse(line: &[u8]) -> Option<HelperLine> {
         let (word, rest) = split(line, b' ');
         Some(match word {
-            b"" if rest.is_none() => Line::End,
-            b"capabilities" if rest.is_none() => Line::Capabilities,
-            b"list" if rest.is_none() => Line::List { for_push: false },
-            b"list" if rest == Some(b"for-push") => Line::List { for_push: true },
+            b"" if rest.is_none() => HelperLine::End,
+            b"capabilities" if rest.is_none() => HelperLine::Capabilities,
+            b"list" if rest.is_none() => HelperLine::List { for_push: false },
+            b"list" if rest == Some(b"for-push") => HelperLine::List { for_push: true },
             b"option" => {
                 let (name, value) = split(rest?, b' ');
                 let name = String::from_utf8(name.to_vec()).ok().filter(|name| !name.is_empty())?;
-                Line::Set { name, value: unquoted(value.unwrap_or(b""))? }
+                HelperLine::Set { name, value: unquoted(value.unwrap_or(b""))? }
             }
-            b"push" => Line::Push(Update::parse(rest?)?),
+            b"push" => HelperLine::Push(Update::parse(rest?)?),
             b"fetch" => {
                 let (id, name) = split(rest?, b' ');
                 name.filter(|name| !name.is_empty())?;
-                Line::Fetch { id: ObjectId::parse(id).ok()??.to_string() }
+                HelperLine::Fetch { id: ObjectId::parse(id).ok()??.to_string() }
             }
             _ => return None,
         })
@@ -104,13 +104,13 @@ pub(crate) struct Options {
 }
 
 /// What is answered to an `option`.
-pub(crate) enum Heard {
+pub(crate) enum OptionAnswer {
     Ok,
     Unsupported,
 }
 
 impl Options {
-    pub(crate) fn set(&mut self, name: &str, value: &[u8]) -> Heard {
+    pub(crate) fn set(&mut self, name: &str, value: &[u8]) -> OptionAnswer {
         let text = String::from_utf8_lossy(value).into_owned();
         let is_true = value == b"true";
         match name {
@@ -133,7 +133,7 @@ impl Options {
                     let expected = if is_null { String::new() } else { expected.into_owned() };
                     self.cas.push((owned(&value[..colon]), expected));
                 }
-                None => return Heard::Unsupported,
+                None => return OptionAnswer::Unsupported,
             },
             // Git has looked already, and the expected value that it found is in 'cas'.
             "force-if-includes" => {}
@@ -159,9 +159,9 @@ impl Options {
             // The git that is run for it finds these out by itself.
             "progress" | "cloning" | "from-promisor" | "no-dependents" | "deepen-relative" | "update-shallow"
             | "refetch" => {}
-            _ => return Heard::Unsupported,
+            _ => return OptionAnswer::Unsupported,
         }
-        Heard::Ok
+        OptionAnswer::Ok
     }
 
     /// Arguments for `git push`, without what makes it atomic. A ref that may go back at all events
@@ -296,30 +296,30 @@ fn unquoted(value: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn update(force: bool, from: &[u8], to: &[u8]) -> Line {
-        Line::Push(Update { force, from: owned(from), to: owned(to) })
+    fn update(force: bool, from: &[u8], to: &[u8]) -> HelperLine {
+        HelperLine::Push(Update { force, from: owned(from), to: owned(to) })
     }
 
     #[test]
     fn lines_are_read() {
-        let set = |name: &str, value: &[u8]| Line::Set { name: name.to_owned(), value: value.to_vec() };
+        let set = |name: &str, value: &[u8]| HelperLine::Set { name: name.to_owned(), value: value.to_vec() };
         let id = "12".repeat(20);
         for (line, read) in [
-            (&b"capabilities"[..], Line::Capabilities),
-            (b"list", Line::List { for_push: false }),
-            (b"list for-push", Line::List { for_push: true }),
+            (&b"capabilities"[..], HelperLine::Capabilities),
+            (b"list", HelperLine::List { for_push: false }),
+            (b"list for-push", HelperLine::List { for_push: true }),
             (b"push refs/heads/a:refs/heads/b", update(false, b"refs/heads/a", b"refs/heads/b")),
             (b"push +HEAD:refs/heads/b", update(true, b"HEAD", b"refs/heads/b")),
             (b"push :refs/heads/b", update(false, b"", b"refs/heads/b")),
             (b"push :/words:refs/heads/b", update(false, b":/words", b"refs/heads/b")),
             (b"push refs/heads/\xff:refs/heads/\xff", update(false, b"refs/heads/\xff", b"refs/heads/\xff")),
-            (format!("fetch {id} refs/heads/a").as_bytes(), Line::Fetch { id }),
+            (format!("fetch {id} refs/heads/a").as_bytes(), HelperLine::Fetch { id }),
             (b"option verbosity 1", set("verbosity", b"1")),
             (b"option object-format", set("object-format", b"")),
             (b"option push-option \"a \\\"b\\\\\\303\\244\\n\"", set("push-option", b"a \"b\\\xc3\xa4\n")),
-            (b"", Line::End),
+            (b"", HelperLine::End),
         ] {
-            assert_eq!(Line::parse(line), Some(read), "{}", line.escape_ascii());
+            assert_eq!(HelperLine::parse(line), Some(read), "{}", line.escape_ascii());
         }
         for nonsense in [
             &b"push"[..],
@@ -336,7 +336,7 @@ mod tests {
             b"fetch 1234 refs/heads/a",
             b"fetch --upload-pack=x refs/heads/a",
         ] {
-            assert_eq!(Line::parse(nonsense), None, "{}", nonsense.escape_ascii());
+            assert_eq!(HelperLine::parse(nonsense), None, "{}", nonsense.escape_ascii());
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
         for cas in
             [format!("refs/heads/a:{}", "1".repeat(40)), format!("refs/heads/b:{zeros}"), "refs/heads/c:2".into()]
         {
-            assert!(matches!(options.set("cas", cas.as_bytes()), Heard::Ok));
+            assert!(matches!(options.set("cas", cas.as_bytes()), OptionAnswer::Ok));
         }
         options.set("push-option", b"ci.skip");
         options.set("pushcert", b"if-asked");
@@ -358,7 +358,7 @@ mod tests {
         let expect_b = "--force-with-lease=refs/heads/b:";
         assert_eq!(arguments, ["--quiet", &expect_a, expect_b, "--signed=if-asked"]);
         assert_eq!(options.push_options(), ["ci.skip"]);
-        assert!(matches!(options.set("bundle-uri", b"x"), Heard::Unsupported));
+        assert!(matches!(options.set("bundle-uri", b"x"), OptionAnswer::Unsupported));
     }
 
     #[test]

@@ -11,12 +11,12 @@ use crate::{
         How,
         local::{Local, Remote},
     },
-    lease::held::{Held, LeaseDir, home},
+    lease::held::{HeldLease, LeaseDir, home},
     random,
     store::{
-        answer::{NotSent, RefAnswer, Verdict},
+        answer::{GateAnswer, NotSent, RefAnswer},
         objects::write_commit,
-        reading::{Mirror, Seen, SeenLease},
+        reading::{LeaseSnapshot, Mirror, SeenLease},
         sending::Sending,
     },
 };
@@ -44,7 +44,7 @@ pub(crate) const MOST_TRIES: usize = 3;
 
 impl Client {
     /// What the remote shows of the lease: one connection.
-    pub(crate) fn read(&self) -> Result<Seen, Failure> {
+    pub(crate) fn read(&self) -> Result<LeaseSnapshot, Failure> {
         self.mirror()?.read(&self.how(), 1)
     }
 
@@ -82,7 +82,7 @@ impl Client {
         write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
     }
 
-    pub(crate) fn beat_of(&self, held: &Held, progress: Option<String>, gate: bool, now: &Stamp) -> Beat {
+    pub(crate) fn beat_of(&self, held: &HeldLease, progress: Option<String>, gate: bool, now: &Stamp) -> Beat {
         let deadline = Beat::deadline_at(clock::after(now, held.lease.ttl.duration()).unix_ms);
         let nonce = random::nonce();
         let holder = held.key.holder(LeasePart::Beat, &nonce);
@@ -115,7 +115,7 @@ impl Client {
     }
 
     /// Who has the lease instead of us.
-    pub(crate) fn lost(&self, seen: &Seen) -> Failure {
+    pub(crate) fn lost(&self, seen: &LeaseSnapshot) -> Failure {
         let now = seen.lease.as_ref().map(|SeenLease { lease, .. }| {
             let owner = text::in_quotes(&lease.owner);
             match lease.state {
@@ -145,13 +145,13 @@ impl Client {
     }
 
     /// A push that was refused, in the gate's words or in git's.
-    pub(crate) fn refused(&self, verdict: Option<&Verdict>, why: &[String]) -> Failure {
+    pub(crate) fn refused(&self, verdict: Option<&GateAnswer>, why: &[String]) -> Failure {
         let is_busy = verdict.is_some_and(|verdict| verdict.code == Some(Code::Busy));
         let why = in_a_sentence(verdict, why);
         if is_busy { self.busy(why) } else { Failure::Refused { why } }
     }
 
-    pub(crate) fn refused_by(&self, verdict: &Verdict) -> Failure {
+    pub(crate) fn refused_by(&self, verdict: &GateAnswer) -> Failure {
         let code = verdict.code.map_or_else(|| verdict.verdict.clone(), |code| code.to_string());
         let said = verdict.sentence.clone().unwrap_or(code);
         match verdict.code {
@@ -219,7 +219,7 @@ pub(crate) fn used_up() -> Failure {
 }
 
 /// Why a push was refused: in the gate's words where it has said something, or else in git's.
-fn in_a_sentence(verdict: Option<&Verdict>, why: &[String]) -> String {
+fn in_a_sentence(verdict: Option<&GateAnswer>, why: &[String]) -> String {
     verdict.and_then(|verdict| verdict.sentence.clone()).unwrap_or_else(|| why.join("; "))
 }
 

@@ -22,7 +22,7 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// What the heartbeat has to say.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum HeartbeatNews {
     /// The lease is ours until then.
     Renewed(Stamp),
     /// This time it did not work. It is tried again while the lease lasts.
@@ -47,7 +47,7 @@ impl Heartbeat {
         client: &Client,
         dir: &LeaseDir,
         ttl: Duration,
-        tell: impl Fn(Heard) + Send + 'static,
+        tell: impl Fn(HeartbeatNews) + Send + 'static,
     ) -> Heartbeat {
         let (stop, stopped) = mpsc::channel();
         let (mut client, dir) = (client.clone(), dir.clone());
@@ -69,12 +69,12 @@ impl Heartbeat {
                 client.until = Some(if is_sooner { pulse.good_until } else { enough });
                 pause = match client.renew(&dir) {
                     Ok(until) => {
-                        tell(Heard::Renewed(until));
+                        tell(HeartbeatNews::Renewed(until));
                         ttl / 3
                     }
-                    Err(lost @ Failure::Lost { .. }) => return tell(Heard::Lost(lost)),
+                    Err(lost @ Failure::Lost { .. }) => return tell(HeartbeatNews::Lost(lost)),
                     Err(failure) => {
-                        tell(Heard::Failed(failure));
+                        tell(HeartbeatNews::Failed(failure));
                         (ttl / 12).min(Duration::from_secs(5))
                     }
                 };

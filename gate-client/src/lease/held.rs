@@ -29,7 +29,7 @@ pub(crate) fn home(local: &Local) -> PathBuf {
 
 /// The lease, as far as pushes move it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Held {
+pub(crate) struct HeldLease {
     pub(crate) fence: FenceName,
     /// How the user names the remote, and where it is.
     pub(crate) remote: String,
@@ -76,7 +76,7 @@ impl Key {
     }
 }
 
-impl Held {
+impl HeldLease {
     /// What the lease's next move shows.
     pub(crate) fn proof(&self) -> Option<Secret> {
         self.key.proof(LeasePart::Lease, &self.lease.nonce)
@@ -91,18 +91,18 @@ impl Held {
     }
 
     /// The same lease, now at `commit`.
-    pub(crate) fn moved_to(&self, lease: Lease, commit: ObjectId) -> Held {
-        Held { lease, commit, pending: None, ..self.clone() }
+    pub(crate) fn moved_to(&self, lease: Lease, commit: ObjectId) -> HeldLease {
+        HeldLease { lease, commit, pending: None, ..self.clone() }
     }
 
     /// The same lease, where it was: the push that was under way has not landed and will not.
-    pub(crate) fn unmoved(&self) -> Held {
-        Held { pending: None, ..self.clone() }
+    pub(crate) fn unmoved(&self) -> HeldLease {
+        HeldLease { pending: None, ..self.clone() }
     }
 
     /// The same, once it is known whether there is a gate: what was sent without knowing was not taken.
-    pub(crate) fn with_gate(&self, gate: bool) -> Held {
-        Held { gate, ..self.unmoved() }
+    pub(crate) fn with_gate(&self, gate: bool) -> HeldLease {
+        HeldLease { gate, ..self.unmoved() }
     }
 }
 
@@ -173,11 +173,11 @@ impl LeaseDir {
         self.0.join("objects")
     }
 
-    pub(crate) fn held(&self) -> Result<Held, Failure> {
+    pub(crate) fn held(&self) -> Result<HeldLease, Failure> {
         self.read("lease.json")
     }
 
-    pub(crate) fn set_held(&self, held: &Held) -> Result<(), Failure> {
+    pub(crate) fn set_held(&self, held: &HeldLease) -> Result<(), Failure> {
         self.write("lease.json", held)
     }
 
@@ -280,11 +280,11 @@ fn gone() -> Failure {
 
 /// The lease that `git fence acquire` took here, for a fence of a remote. A `run` leaves none: its
 /// lease is only its own.
-pub(crate) struct Current(PathBuf);
+pub(crate) struct CurrentLease(PathBuf);
 
-impl Current {
-    pub(crate) fn of(local: &Local, fence: &FenceName, url: &str) -> Current {
-        Current(home(local).join("current").join(format!("{fence}@{}", name_of_url(url))))
+impl CurrentLease {
+    pub(crate) fn of(local: &Local, fence: &FenceName, url: &str) -> CurrentLease {
+        CurrentLease(home(local).join("current").join(format!("{fence}@{}", name_of_url(url))))
     }
 
     pub(crate) fn find(&self) -> Option<LeaseDir> {

@@ -5,11 +5,11 @@ use crate::{
     failure::Failure,
     lease::{
         client::{Client, MOST_TRIES, reasons, used_up},
-        held::{Held, LeaseDir, Pending, Pulse},
+        held::{HeldLease, LeaseDir, Pending, Pulse},
     },
     random,
     store::{
-        answer::{Answer, RefAnswer, Verdict},
+        answer::{GateAnswer, PushAnswer, RefAnswer},
         reading::{Mirror, SeenLease},
         sending::{Looked, Sending},
     },
@@ -25,7 +25,7 @@ pub(crate) enum Moved {
     /// It landed with this token; what became of each ref, where the answer was heard.
     Landed { token: Token, refs: Vec<RefAnswer> },
     /// It did not, and the lease is still ours.
-    Refused { why: Vec<String>, verdict: Option<Verdict> },
+    Refused { why: Vec<String>, verdict: Option<GateAnswer> },
 }
 
 /// What the holder does with its lease.
@@ -56,27 +56,27 @@ impl Client {
             let commit = self.write_beat(dir, &beat, &held.lease.owner, proof.as_ref())?;
             let mut push = self.sending(&[&objects]).swap(LeasePart::Beat, Some(&pulse.commit), &commit);
             push.how = self.how();
-            push.options.extend(Held { gate, ..held.clone() }.option().map(Into::into));
+            push.options.extend(HeldLease { gate, ..held.clone() }.option().map(Into::into));
             match push.send()? {
-                Answer::Landed { .. } => {
+                PushAnswer::Landed { .. } => {
                     let good_until = clock::after(&sent, held.lease.ttl.duration());
                     dir.set_pulse(&Pulse { commit, nonce: beat.nonce, good_until: good_until.clone() })?;
                     return Ok(good_until);
                 }
-                Answer::Lost { why } => return Err(self.unreachable(why)),
-                Answer::NotSent(why) => return Err(self.not_sent(why)),
+                PushAnswer::Lost { why } => return Err(self.unreachable(why)),
+                PushAnswer::NotSent(why) => return Err(self.not_sent(why)),
                 // The gate is gone since the lease was taken: git's own compare-and-swap is left.
-                Answer::NoOptions if gate => gate = false,
-                Answer::NoOptions => return Err(self.no_options()),
-                Answer::NoAtomic => return Err(self.no_atomic()),
-                Answer::Refused { verdict: Some(verdict), .. } => match verdict.code {
+                PushAnswer::NoOptions if gate => gate = false,
+                PushAnswer::NoOptions => return Err(self.no_options()),
+                PushAnswer::NoAtomic => return Err(self.no_atomic()),
+                PushAnswer::Refused { verdict: Some(verdict), .. } => match verdict.code {
                     // The gate came after the lease.
                     Some(Code::LeaseRequired) if !gate => gate = true,
                     Some(Code::LeaseLost | Code::Stale) => return Err(self.lost(&self.read()?)),
                     _ => return Err(self.refused_by(&verdict)),
                 },
                 // The beat is not where we left it: an answer of ours was lost, or the lease is.
-                Answer::Refused { verdict: None, .. } => {
+                PushAnswer::Refused { verdict: None, .. } => {
                     let seen = self.read()?;
                     let is_ours = seen.lease.as_ref().is_some_and(|seen| is_held_by(seen, &held));
                     match seen.beat_at.clone().filter(|_| is_ours) {
@@ -154,11 +154,11 @@ impl Client {
             dir.set_held(&held)?;
             // What is pending stays on disk until it is known what became of it: whoever dies before finds out.
             match push.send()? {
-                Answer::Landed { refs, .. } => {
+                PushAnswer::Landed { refs, .. } => {
                     dir.set_held(&held.moved_to(lease, commit))?;
                     return Ok(Moved::Landed { token, refs });
                 }
-                Answer::Lost { why } => {
+                PushAnswer::Lost { why } => {
                     return match self.settle(dir, &mut held) {
                         Ok(became) => what_to_say(became, &push, token, why),
                         Err(Failure::Unreachable { .. }) => Err(Failure::Unknown { why }),
@@ -166,23 +166,23 @@ impl Client {
                     };
                 }
                 // Known not to have landed: there is nothing to find out.
-                Answer::NotSent(why) => {
+                PushAnswer::NotSent(why) => {
                     dir.set_held(&held.unmoved())?;
                     return Err(self.not_sent(why));
                 }
                 // The gate is gone since the lease was taken: git's own compare-and-swap is left.
-                Answer::NoOptions if held.gate => held = held.with_gate(false),
-                Answer::NoOptions => {
+                PushAnswer::NoOptions if held.gate => held = held.with_gate(false),
+                PushAnswer::NoOptions => {
                     dir.set_held(&held.unmoved())?;
                     return Err(self.no_options());
                 }
-                Answer::NoAtomic => {
+                PushAnswer::NoAtomic => {
                     dir.set_held(&held.unmoved())?;
                     return Err(self.no_atomic());
                 }
                 // The gate came after the lease, or the answer to our acquiring was lost.
-                Answer::Refused { verdict: Some(_), .. } if !held.gate => held = held.with_gate(true),
-                Answer::Refused { verdict, refs } => {
+                PushAnswer::Refused { verdict: Some(_), .. } if !held.gate => held = held.with_gate(true),
+                PushAnswer::Refused { verdict, refs } => {
                     if !may_be_lost(verdict.as_ref(), &refs) {
                         dir.set_held(&held.unmoved())?;
                         return Ok(Moved::Refused { why: reasons(refs), verdict });
@@ -226,7 +226,7 @@ impl Client {
     /// Finds out what became of a push whose answer was lost. That the lease shows the old commit does
     /// not say that it failed: it can land seconds later. So the lease is moved on from that commit by
     /// a compare-and-swap: if that succeeds, the lost push did not land and never will.
-    fn settle(&self, dir: &LeaseDir, held: &mut Held) -> Result<Became, Failure> {
+    fn settle(&self, dir: &LeaseDir, held: &mut HeldLease) -> Result<Became, Failure> {
         let Some(pending) = held.pending.clone() else { return Ok(Became::Landed) };
         let mirror = self.mirror()?;
         let objects = [mirror.objects(), dir.objects()];
@@ -236,19 +236,19 @@ impl Client {
             push = push.swap(LeasePart::Lease, Some(&held.commit), &commit);
             push.options.extend(held.option().map(Into::into));
             match push.send()? {
-                Answer::Landed { .. } => {
+                PushAnswer::Landed { .. } => {
                     *held = held.moved_to(lease, commit);
                     dir.set_held(held)?;
                     return Ok(Became::Nothing);
                 }
                 // This very push may be the one that landed: the next settling sees that.
-                Answer::Lost { why } => return Err(self.unreachable(why)),
-                Answer::NotSent(why) => return Err(self.not_sent(why)),
-                Answer::NoOptions if held.gate => held.gate = false,
-                Answer::NoOptions => return Err(self.no_options()),
-                Answer::NoAtomic => return Err(self.no_atomic()),
-                Answer::Refused { verdict: Some(_), .. } if !held.gate => held.gate = true,
-                Answer::Refused { refs, .. } => {
+                PushAnswer::Lost { why } => return Err(self.unreachable(why)),
+                PushAnswer::NotSent(why) => return Err(self.not_sent(why)),
+                PushAnswer::NoOptions if held.gate => held.gate = false,
+                PushAnswer::NoOptions => return Err(self.no_options()),
+                PushAnswer::NoAtomic => return Err(self.no_atomic()),
+                PushAnswer::Refused { verdict: Some(_), .. } if !held.gate => held.gate = true,
+                PushAnswer::Refused { refs, .. } => {
                     return self.read_what_became(dir, held, &pending, &mirror, &reasons(refs).join("; "));
                 }
             }
@@ -261,7 +261,7 @@ impl Client {
     fn read_what_became(
         &self,
         dir: &LeaseDir,
-        held: &mut Held,
+        held: &mut HeldLease,
         pending: &Pending,
         mirror: &Mirror<'_>,
         why: &str,
@@ -296,7 +296,7 @@ impl Client {
         Ok(became)
     }
 
-    fn next_record(&self, dir: &LeaseDir, held: &Held, step: Step) -> Result<(Lease, ObjectId), Failure> {
+    fn next_record(&self, dir: &LeaseDir, held: &HeldLease, step: Step) -> Result<(Lease, ObjectId), Failure> {
         let nonce = random::nonce();
         let holder = held.key.holder(LeasePart::Lease, &nonce).unwrap_or_else(|| held.lease.holder.clone());
         let mut lease = Lease { nonce, holder, ..held.lease.clone() };
@@ -338,19 +338,19 @@ fn what_to_say(became: Became, push: &Sending<'_>, token: Token, why: String) ->
     }
 }
 
-fn given_back_before(held: &Held, step: Step) -> Result<Moved, Failure> {
+fn given_back_before(held: &HeldLease, step: Step) -> Result<Moved, Failure> {
     match step {
         Step::Release => Ok(Moved::Landed { token: held.lease.token, refs: Vec::new() }),
         Step::Advance => Err(Failure::lost(&held.fence, "it has been given back")),
     }
 }
 
-fn is_held_by(seen: &SeenLease, held: &Held) -> bool {
+fn is_held_by(seen: &SeenLease, held: &HeldLease) -> bool {
     seen.lease.id == held.lease.id && seen.lease.state == LeaseState::Held
 }
 
 /// Whether a refusal can come from a lease that is not ours any more.
-fn may_be_lost(verdict: Option<&Verdict>, refs: &[RefAnswer]) -> bool {
+fn may_be_lost(verdict: Option<&GateAnswer>, refs: &[RefAnswer]) -> bool {
     match verdict.and_then(|verdict| verdict.code) {
         None => refs.iter().any(|answer| answer.refused.as_deref().is_some_and(may_mean_lost)),
         Some(code) => matches!(code, Code::Stale | Code::LeaseLost | Code::LeaseRequired | Code::LeaseInvalid),

@@ -6,13 +6,13 @@ use crate::{
     git::How,
     lease::{
         client::{Client, MOST_TRIES, reasons, used_up},
-        held::{Held, Key, LeaseDir, Pulse},
+        held::{HeldLease, Key, LeaseDir, Pulse},
     },
     random,
     store::{
-        answer::{Answer, Verdict},
+        answer::{GateAnswer, PushAnswer},
         objects::copy_commit,
-        reading::{Ahead, Life, Mirror, Seen, SeenLease},
+        reading::{Ahead, LeaseSnapshot, Life, Mirror, SeenLease},
         sending::Sending,
     },
 };
@@ -23,7 +23,7 @@ use std::{sync::atomic::Ordering, thread, time::Duration};
 
 /// Who wants a lease, and for how long.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct LeaseRequest {
     pub(crate) owner: String,
     pub(crate) ttl: Ttl,
     pub(crate) words: Option<String>,
@@ -73,7 +73,7 @@ struct Beaten {
 
 impl Beaten {
     /// Nobody was quicker where both refs are as they were: it was refused for another reason.
-    fn refused_at(&self, now: &Seen) -> Option<String> {
+    fn refused_at(&self, now: &LeaseSnapshot) -> Option<String> {
         (*self.at.as_ref()? == now.values()).then(|| self.why.join("; "))
     }
 }
@@ -86,7 +86,7 @@ const REST: Duration = Duration::from_millis(250);
 
 impl Client {
     /// Takes the lease where it is free: reads it, then moves both refs, if they are still as read.
-    pub(crate) fn acquire(&self, wish: &Wish) -> Result<Taken, Failure> {
+    pub(crate) fn acquire(&self, wish: &LeaseRequest) -> Result<Taken, Failure> {
         let mut before = Beaten::default();
         for _ in 0..MOST_TRIES {
             match self.try_to_acquire(wish, Reason::Expired, &before)? {
@@ -112,7 +112,7 @@ impl Client {
     }
 
     /// Takes the lease away from whoever has it, and gives it back at once. Says who had it.
-    pub(crate) fn revoke(&self, wish: &Wish) -> Result<Option<Lease>, Failure> {
+    pub(crate) fn revoke(&self, wish: &LeaseRequest) -> Result<Option<Lease>, Failure> {
         let mut before = Beaten::default();
         for _ in 0..MOST_TRIES {
             let Some(theirs) = self.read()?.lease.filter(|seen| seen.lease.state == LeaseState::Held) else {
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// One try. What the try `before` found out need not be found out again.
-    fn try_to_acquire(&self, wish: &Wish, otherwise: Reason, before: &Beaten) -> Result<Try, Failure> {
+    fn try_to_acquire(&self, wish: &LeaseRequest, otherwise: Reason, before: &Beaten) -> Result<Try, Failure> {
         let mirror = self.mirror()?;
         let seen = mirror.read(&self.how(), 1)?;
         if let Some(why) = before.refused_at(&seen).filter(|_| !before.was_crowded) {
@@ -150,7 +150,13 @@ impl Client {
         tried
     }
 
-    fn wished_for(&self, wish: &Wish, otherwise: Reason, seen: &Seen, master: &Secret) -> Result<Lease, Failure> {
+    fn wished_for(
+        &self,
+        wish: &LeaseRequest,
+        otherwise: Reason,
+        seen: &LeaseSnapshot,
+        master: &Secret,
+    ) -> Result<Lease, Failure> {
         let reason = match &seen.lease {
             None => Reason::First,
             Some(before) if before.lease.state == LeaseState::Released => Reason::Released,
@@ -176,7 +182,7 @@ impl Client {
     fn propose(
         &self,
         mirror: &Mirror<'_>,
-        seen: &Seen,
+        seen: &LeaseSnapshot,
         skew: Duration,
         dir: &LeaseDir,
         lease: Lease,
@@ -230,27 +236,27 @@ impl Client {
             }
             let most_lost = if self.is_interrupted() { 1 } else { MOST_TRIES };
             let (refs, verdict) = match sending.send()? {
-                Answer::Landed { verdict, .. } => {
+                PushAnswer::Landed { verdict, .. } => {
                     dir.set_held(&held.with_gate(verdict.is_some()))?;
                     return Ok(Try::Taken(Taken::Ours(dir.clone())));
                 }
-                Answer::Refused { refs, verdict } => (refs, verdict),
+                PushAnswer::Refused { refs, verdict } => (refs, verdict),
                 // It may have landed, and it may land yet. The very same objects are pushed again: if
                 // they are there already, git says so, and if they come twice, it is the same lease.
-                Answer::Lost { .. } if lost_answers < most_lost => {
+                PushAnswer::Lost { .. } if lost_answers < most_lost => {
                     lost_answers += 1;
                     continue;
                 }
-                Answer::Lost { why } => return Err(may_be_ours(&held.lease, &why)),
-                Answer::NotSent(why) if lost_answers == 0 => return Err(self.not_sent(why)),
+                PushAnswer::Lost { why } => return Err(may_be_ours(&held.lease, &why)),
+                PushAnswer::NotSent(why) if lost_answers == 0 => return Err(self.not_sent(why)),
                 // Not this one, but the one before.
-                Answer::NotSent(_) if lost_answers < most_lost => {
+                PushAnswer::NotSent(_) if lost_answers < most_lost => {
                     lost_answers += 1;
                     continue;
                 }
-                Answer::NotSent(why) => return Err(may_be_ours(&held.lease, &self.not_sent(why).to_string())),
-                Answer::NoAtomic => return Err(self.no_atomic()),
-                Answer::NoOptions => return Err(self.no_options()),
+                PushAnswer::NotSent(why) => return Err(may_be_ours(&held.lease, &self.not_sent(why).to_string())),
+                PushAnswer::NoAtomic => return Err(self.no_atomic()),
+                PushAnswer::NoOptions => return Err(self.no_options()),
             };
             // A push of ours whose answer was lost may be what stands in the way of this one.
             if lost_answers > 0 && self.is_at(&held.commit).map_err(|e| may_be_ours(&held.lease, &e.to_string()))? {
@@ -258,13 +264,13 @@ impl Client {
                 return Ok(Try::Taken(Taken::Ours(dir.clone())));
             }
             match verdict {
-                Some(Verdict { code: Some(Code::Stale), mark: Some(mark), .. }) if may_try_next_token => {
+                Some(GateAnswer { code: Some(Code::Stale), mark: Some(mark), .. }) if may_try_next_token => {
                     may_try_next_token = false;
                     held.lease.token = next(None, mark)?;
                     (held.lease.nonce, held.lease.holder) = fresh(master);
                     held.commit = self.write_lease(dir, &held.lease, held.parent.as_ref(), None)?;
                 }
-                Some(Verdict { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by, None))),
+                Some(GateAnswer { holder: Some(by), .. }) => return Ok(Try::Taken(Taken::Theirs(by, None))),
                 Some(verdict) if verdict.code == Some(Code::Busy) => {
                     return Err(if lost_answers > 0 { may_be_ours(&held.lease, BUSY) } else { self.busy(BUSY) });
                 }
@@ -272,7 +278,7 @@ impl Client {
                     return Err(self.may_not_revoke());
                 }
                 // What was read may be old by now: then it is worth another try.
-                Some(Verdict { code: Some(Code::LeaseInvalid), sentence, .. }) => {
+                Some(GateAnswer { code: Some(Code::LeaseInvalid), sentence, .. }) => {
                     let why = sentence.into_iter().collect();
                     return Ok(Try::Beaten(Beaten { at: Some(seen.values()), why, ..Beaten::default() }));
                 }
@@ -297,17 +303,19 @@ impl Client {
     /// Asks a gate whether the lease is held. A remote that does not answer has not said that it is.
     fn ask(&self, push: Sending<'_>, dir: &LeaseDir, owner: &str) -> Result<Asked, Failure> {
         match push.ask(&self.write_question(dir, owner)?)? {
-            Answer::Landed { verdict: Some(verdict), .. } | Answer::Refused { verdict: Some(verdict), .. } => {
+            PushAnswer::Landed { verdict: Some(verdict), .. } | PushAnswer::Refused { verdict: Some(verdict), .. } => {
                 match verdict {
-                    Verdict { holder: Some(by), .. } => Ok(Asked::Held(by)),
-                    Verdict { code: Some(Code::LeaseInvalid), .. } => Ok(Asked::Free),
-                    Verdict { code: Some(Code::Busy), .. } => Err(self.busy(BUSY)),
+                    GateAnswer { holder: Some(by), .. } => Ok(Asked::Held(by)),
+                    GateAnswer { code: Some(Code::LeaseInvalid), .. } => Ok(Asked::Free),
+                    GateAnswer { code: Some(Code::Busy), .. } => Err(self.busy(BUSY)),
                     other => Err(self.refused_by(&other)),
                 }
             }
-            Answer::Lost { why } => Err(self.unreachable(why)),
-            Answer::NotSent(why) => Err(self.not_sent(why)),
-            Answer::Landed { .. } | Answer::Refused { .. } | Answer::NoOptions | Answer::NoAtomic => Ok(Asked::NoGate),
+            PushAnswer::Lost { why } => Err(self.unreachable(why)),
+            PushAnswer::NotSent(why) => Err(self.not_sent(why)),
+            PushAnswer::Landed { .. } | PushAnswer::Refused { .. } | PushAnswer::NoOptions | PushAnswer::NoAtomic => {
+                Ok(Asked::NoGate)
+            }
         }
     }
 
@@ -321,9 +329,9 @@ impl Client {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    fn held(&self, lease: Lease, commit: ObjectId, parent: Option<ObjectId>, key: Key) -> Held {
+    fn held(&self, lease: Lease, commit: ObjectId, parent: Option<ObjectId>, key: Key) -> HeldLease {
         let (remote, url) = (self.remote.name.clone(), self.remote.url.clone());
-        Held { fence: self.fence.clone(), remote, url, lease, commit, parent, key, gate: false, pending: None }
+        HeldLease { fence: self.fence.clone(), remote, url, lease, commit, parent, key, gate: false, pending: None }
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::run::{
     processes::{self, Process},
-    wire::{Order, Report, hand_over, hear, say, since_boot},
+    wire::{KeeperOrder, KeeperReport, hand_over, hear, say, since_boot},
 };
 use rustix::{
     io::Errno,
@@ -92,16 +92,16 @@ impl Supervised {
     /// Passes a signal on to the command's group. In the foreground of a terminal SIGINT and
     /// SIGQUIT are not passed on: they reach the command from there.
     pub(crate) fn forward(&self, signal: i32) {
-        self.order(&Order::Signal(signal));
+        self.order(&KeeperOrder::Signal(signal));
     }
 
     /// Asks the command and all it has started to end, now. Who is left after `within` is killed.
     pub(crate) fn end(&self, within: Duration) {
-        self.order(&Order::EndBy(since_boot() + within));
+        self.order(&KeeperOrder::EndBy(since_boot() + within));
     }
 
     /// A keeper that is gone does not hear it; that it is gone comes through `tell`.
-    fn order(&self, order: &Order) {
+    fn order(&self, order: &KeeperOrder) {
         let _ = say(&self.keeper, order);
     }
 }
@@ -147,15 +147,15 @@ fn listen(keeper: &UnixStream, tell: &impl Fn(Happened)) -> (Option<Process>, Op
     let (mut command, mut last) = (None, None);
     for report in hear(keeper) {
         match report {
-            Report::Started { pid, start } => {
+            KeeperReport::Started { pid, start } => {
                 let process = Pid::from_raw(pid).and_then(Process::read);
                 command = process.filter(|process| process.start == start);
                 tell(Happened::Started);
             }
-            Report::LeftBehind(n) => tell(Happened::LeftBehind(n)),
-            Report::CannotStart { not_found, why } => last = Some(Happened::CannotStart { not_found, why }),
-            Report::Exited(code) => last = Some(Happened::Exited(code)),
-            Report::Killed(signal) => last = Some(Happened::Killed(signal)),
+            KeeperReport::LeftBehind(n) => tell(Happened::LeftBehind(n)),
+            KeeperReport::CannotStart { not_found, why } => last = Some(Happened::CannotStart { not_found, why }),
+            KeeperReport::Exited(code) => last = Some(Happened::Exited(code)),
+            KeeperReport::Killed(signal) => last = Some(Happened::Killed(signal)),
         }
     }
     (command, last)

@@ -11,7 +11,7 @@ use crate::run::{
     members::{Members, reap_adopted},
     processes::Process,
     signals,
-    wire::{Order, Report, hear, say, since_boot, take_over},
+    wire::{KeeperOrder, KeeperReport, hear, say, since_boot, take_over},
 };
 use rustix::{
     fd::AsFd,
@@ -75,7 +75,7 @@ fn keep(args: &KeeperArgs) -> io::Result<()> {
     let session = match Process::own() {
         Ok(own) => own.session,
         // Whoever cannot see what the command starts cannot end it.
-        Err(e) => return say(&run, &Report::CannotStart { not_found: false, why: e.to_string() }),
+        Err(e) => return say(&run, &KeeperReport::CannotStart { not_found: false, why: e.to_string() }),
     };
     set_child_subreaper(Some(getpid()))?;
     let (events, happens) = mpsc::channel();
@@ -103,28 +103,28 @@ fn keep(args: &KeeperArgs) -> io::Result<()> {
         stage: Stage::Running,
     };
     let start = Process::read(pid).map_or(0, |process| process.start);
-    keeper.report(&Report::Started { pid: pid.as_raw_pid(), start });
+    keeper.report(&KeeperReport::Started { pid: pid.as_raw_pid(), start });
     keeper.watch(&happens)
 }
 
 /// What the keeper hears of.
-enum Event {
+enum KeeperEvent {
     Signal(i32),
-    Order(Order),
+    Order(KeeperOrder),
     RunIsGone,
 }
 
-fn listen_to_signals(events: Sender<Event>) -> io::Result<()> {
+fn listen_to_signals(events: Sender<KeeperEvent>) -> io::Result<()> {
     let mut signals = Signals::new(signals::that_ask_to_end().iter().chain(&[SIGCHLD]))?;
-    let listen = move || signals.forever().map(Event::Signal).try_for_each(|signal| events.send(signal));
+    let listen = move || signals.forever().map(KeeperEvent::Signal).try_for_each(|signal| events.send(signal));
     thread::Builder::new().spawn(listen)?;
     Ok(())
 }
 
-fn listen_to_run(run: UnixStream, events: Sender<Event>) -> io::Result<()> {
+fn listen_to_run(run: UnixStream, events: Sender<KeeperEvent>) -> io::Result<()> {
     let listen = move || {
-        hear(&run).map(Event::Order).try_for_each(|order| events.send(order))?;
-        events.send(Event::RunIsGone)
+        hear(&run).map(KeeperEvent::Order).try_for_each(|order| events.send(order))?;
+        events.send(KeeperEvent::RunIsGone)
     };
     thread::Builder::new().spawn(listen)?;
     Ok(())
@@ -154,7 +154,7 @@ enum Stage {
 
 impl Keeper {
     /// Stays until the command and all other members have ended.
-    fn watch(mut self, happens: &Receiver<Event>) -> io::Result<()> {
+    fn watch(mut self, happens: &Receiver<KeeperEvent>) -> io::Result<()> {
         let mut ended = false;
         loop {
             let left = if ended { self.members.left().len() } else { 0 };
@@ -166,13 +166,15 @@ impl Keeper {
             self.step(ended, left);
             match self.next(happens) {
                 None => {}
-                Some(Event::Signal(SIGCHLD)) => {
+                Some(KeeperEvent::Signal(SIGCHLD)) => {
                     ended = self.has_ended();
                     reap_adopted(self.pid);
                 }
-                Some(Event::Signal(signal) | Event::Order(Order::Signal(signal))) => self.forward(signal),
-                Some(Event::Order(Order::EndBy(by))) => self.end_by(by),
-                Some(Event::RunIsGone) => self.end_by(since_boot() + self.grace),
+                Some(KeeperEvent::Signal(signal) | KeeperEvent::Order(KeeperOrder::Signal(signal))) => {
+                    self.forward(signal)
+                }
+                Some(KeeperEvent::Order(KeeperOrder::EndBy(by))) => self.end_by(by),
+                Some(KeeperEvent::RunIsGone) => self.end_by(since_boot() + self.grace),
             }
         }
     }
@@ -183,7 +185,7 @@ impl Keeper {
         match self.stage {
             Stage::Running if ended => self.stage = Stage::MayStillGo { until: now + MAY_STILL_GO },
             Stage::MayStillGo { until } if until <= now => {
-                self.report(&Report::LeftBehind(left));
+                self.report(&KeeperReport::LeftBehind(left));
                 self.end_by(now + LEFT_BEHIND_GRACE);
             }
             // Again and again until nobody is left: a member may have forked meanwhile.
@@ -192,7 +194,7 @@ impl Keeper {
         }
     }
 
-    fn next(&self, happens: &Receiver<Event>) -> Option<Event> {
+    fn next(&self, happens: &Receiver<KeeperEvent>) -> Option<KeeperEvent> {
         match self.stage {
             Stage::Running => happens.recv().ok(),
             _ => happens.recv_timeout(TICK).ok(),
@@ -236,19 +238,19 @@ impl Keeper {
     }
 
     /// A `run` that is gone does not hear it, which is no reason to stop here.
-    fn report(&self, report: &Report) {
+    fn report(&self, report: &KeeperReport) {
         let _ = say(&self.run, report);
     }
 }
 
-fn how_it_ended(status: ExitStatus) -> Report {
+fn how_it_ended(status: ExitStatus) -> KeeperReport {
     match status.signal() {
-        Some(signal) => Report::Killed(signal),
-        None => Report::Exited(status.code().unwrap_or(1)),
+        Some(signal) => KeeperReport::Killed(signal),
+        None => KeeperReport::Exited(status.code().unwrap_or(1)),
     }
 }
 
-fn cannot_start(program: &OsStr, e: &io::Error) -> Report {
+fn cannot_start(program: &OsStr, e: &io::Error) -> KeeperReport {
     // A script whose interpreter is missing is there, and yet the system says it is not.
     let is_there = program.as_encoded_bytes().contains(&b'/') && Path::new(program).exists();
     let not_found = e.kind() == io::ErrorKind::NotFound && !is_there;
@@ -257,5 +259,5 @@ fn cannot_start(program: &OsStr, e: &io::Error) -> Report {
     } else {
         e.to_string()
     };
-    Report::CannotStart { not_found, why }
+    KeeperReport::CannotStart { not_found, why }
 }

@@ -17,14 +17,14 @@ pub(crate) mod watch;
 pub(crate) mod wire;
 
 use crate::{
-    commands::context::{Context, Wanted, duration, orphaned},
+    commands::context::{Context, LeaseArgs, duration, orphaned},
     failure::{Failure, HELD, LOST, who},
     lease::client::Client,
     run::{
         outcome::Outcome,
         starter::Starter,
         waiting::{Won, give_back, take_first_free},
-        watch::{Bounds, Ended, Event, Run, code_of_signal, note},
+        watch::{Bounds, Ended, Run, RunEvent, code_of_signal, note},
     },
 };
 use clap::{Args, ValueEnum};
@@ -52,7 +52,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "REMOTE")]
     remote: Vec<String>,
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: LeaseArgs,
     /// What to do when somebody else holds the lease
     #[arg(long, value_enum, default_value = "skip")]
     if_held: IfHeld,
@@ -140,13 +140,13 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
     let interrupted = stop.clone();
     signals::hear(move |signal| {
         interrupted.store(true, Ordering::Relaxed);
-        let _ = heard.send(Event::Signal(signal));
+        let _ = heard.send(RunEvent::Signal(signal));
     })
     .map_err(|e| Failure::broken(format!("signals cannot be heard: {e}"), "try again"))?;
     let (alone, orphaned) = (tell.clone(), stop.clone());
     starter.when_gone(move || {
         orphaned.store(true, Ordering::Relaxed);
-        let _ = alone.send(Event::GitIsGone);
+        let _ = alone.send(RunEvent::GitIsGone);
     });
 
     outcome.owner = Some(wish.owner.clone());

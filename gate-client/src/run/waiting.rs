@@ -6,10 +6,10 @@ use crate::{
     lease::{
         client::Client,
         held::LeaseDir,
-        taking::{Taken, Wish},
+        taking::{LeaseRequest, Taken},
     },
     random,
-    run::watch::{Event, note},
+    run::watch::{RunEvent, note},
     store::reading::Ahead,
 };
 use git_fence_core::{HeldBy, ObjectId, text};
@@ -40,9 +40,9 @@ pub(crate) enum Won {
 /// Tries one after the other, and where that is wanted again and again.
 pub(crate) fn take_first_free(
     clients: &[Client],
-    wish: &Wish,
+    wish: &LeaseRequest,
     wait: Duration,
-    events: &Receiver<Event>,
+    events: &Receiver<RunEvent>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Won, Failure> {
     let clock = &clients[0].clock;
@@ -97,11 +97,11 @@ fn spread(pause: Duration) -> Duration {
 }
 
 /// The signal by which `run` is asked to end. That git is gone is one, too.
-fn asks_to_end(event: &Event) -> Option<i32> {
+fn asks_to_end(event: &RunEvent) -> Option<i32> {
     match event {
-        Event::Signal(signal) => Some(*signal),
-        Event::GitIsGone => Some(SIGTERM),
-        Event::Command(_) | Event::Heartbeat(_) => None,
+        RunEvent::Signal(signal) => Some(*signal),
+        RunEvent::GitIsGone => Some(SIGTERM),
+        RunEvent::Command(_) | RunEvent::Heartbeat(_) => None,
     }
 }
 
@@ -134,7 +134,7 @@ impl Watch {
 }
 
 /// The first free one. A remote that cannot be reached is never taken for one that is held.
-fn try_each(clients: &[Client], wish: &Wish, stop: &Arc<AtomicBool>) -> Result<Won, Failure> {
+fn try_each(clients: &[Client], wish: &LeaseRequest, stop: &Arc<AtomicBool>) -> Result<Won, Failure> {
     let (mut held, mut failed) = (None, None);
     for client in clients {
         match in_good_time(client, stop).acquire(wish) {

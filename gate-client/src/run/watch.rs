@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     lease::{
         client::Client,
-        heartbeat::{Heard, Heartbeat},
+        heartbeat::{Heartbeat, HeartbeatNews},
         held::LeaseDir,
     },
     run::{
@@ -40,12 +40,12 @@ pub(crate) struct Bounds {
 }
 
 /// What the main thread waits for.
-pub(crate) enum Event {
+pub(crate) enum RunEvent {
     Signal(i32),
     /// The git that has started `run` was killed.
     GitIsGone,
     Command(Happened),
-    Heartbeat(Heard),
+    Heartbeat(HeartbeatNews),
 }
 
 /// How the command ended.
@@ -78,8 +78,8 @@ impl Run<'_> {
         &self,
         context: &Context,
         command: &[OsString],
-        tell: &Sender<Event>,
-        events: &Receiver<Event>,
+        tell: &Sender<RunEvent>,
+        events: &Receiver<RunEvent>,
     ) -> Result<Ended, Failure> {
         let mut environment =
             inside::environment(self.client, self.dir, &context.environment, self.bounds.plain_fetch)?;
@@ -98,12 +98,13 @@ impl Run<'_> {
             grace: self.grace(),
         };
         let (beats, happens) = (tell.clone(), tell.clone());
-        let started = Supervised::start(&spec, move |happened| drop(happens.send(Event::Command(happened))));
+        let started = Supervised::start(&spec, move |happened| drop(happens.send(RunEvent::Command(happened))));
         let supervised = started.map_err(|e| {
             Failure::broken(format!("the keeper of {} cannot be started: {e}", shown(program)), "is there memory left?")
         })?;
-        let heartbeat =
-            Heartbeat::start(self.client, self.dir, self.ttl, move |heard| drop(beats.send(Event::Heartbeat(heard))));
+        let heartbeat = Heartbeat::start(self.client, self.dir, self.ttl, move |heard| {
+            drop(beats.send(RunEvent::Heartbeat(heard)))
+        });
         let ended = self.watch(&supervised, program, events);
         if matches!(ended, Ended::ByItself(_)) {
             self.hold_on(events);
@@ -113,7 +114,7 @@ impl Run<'_> {
     }
 
     /// Until the command has ended.
-    fn watch(&self, supervised: &Supervised, program: &OsString, events: &Receiver<Event>) -> Ended {
+    fn watch(&self, supervised: &Supervised, program: &OsString, events: &Receiver<RunEvent>) -> Ended {
         let mut good_until = self.good_until();
         let mut ending: Option<Ended> = None;
         loop {
@@ -126,22 +127,22 @@ impl Run<'_> {
                 ending = Some(reason);
             }
             match events.recv_timeout(TICK) {
-                Ok(Event::Signal(signal)) => supervised.forward(signal),
-                Ok(Event::GitIsGone) => {
+                Ok(RunEvent::Signal(signal)) => supervised.forward(signal),
+                Ok(RunEvent::GitIsGone) => {
                     supervised.end(self.grace());
                     ending = ending.or(Some(Ended::GitIsGone));
                 }
-                Ok(Event::Heartbeat(Heard::Renewed(until))) => good_until = until,
-                Ok(Event::Heartbeat(Heard::Failed(failure))) => {
+                Ok(RunEvent::Heartbeat(HeartbeatNews::Renewed(until))) => good_until = until,
+                Ok(RunEvent::Heartbeat(HeartbeatNews::Failed(failure))) => {
                     let left = left_until(&good_until, &self.client.clock.now());
                     note(&format!("the lease could not be renewed and lasts another {} s: {failure}", left.as_secs()));
                 }
-                Ok(Event::Heartbeat(Heard::Lost(failure))) => {
+                Ok(RunEvent::Heartbeat(HeartbeatNews::Lost(failure))) => {
                     let left = left_until(&good_until, &self.client.clock.now());
                     supervised.end(left.min(self.grace()).max(SHORTEST_GRACE.min(self.ttl)));
                     ending = Some(Ended::Lost(failure));
                 }
-                Ok(Event::Command(happened)) => {
+                Ok(RunEvent::Command(happened)) => {
                     if let Some(end) = end_of(happened, program) {
                         return ending.unwrap_or(end);
                     }
@@ -169,10 +170,10 @@ impl Run<'_> {
     }
 
     /// Holds the lease until it has been held for as long as it is to be held at least.
-    fn hold_on(&self, events: &Receiver<Event>) {
+    fn hold_on(&self, events: &Receiver<RunEvent>) {
         let end = clock::after(&self.began, self.bounds.min_hold);
         while !left_until(&end, &self.client.clock.now()).is_zero() {
-            if let Ok(Event::Signal(_) | Event::GitIsGone | Event::Heartbeat(Heard::Lost(_))) =
+            if let Ok(RunEvent::Signal(_) | RunEvent::GitIsGone | RunEvent::Heartbeat(HeartbeatNews::Lost(_))) =
                 events.recv_timeout(TICK)
             {
                 return;

@@ -22,7 +22,7 @@ use std::{
 
 /// What `run` wants of the keeper.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum KeeperOrder {
     /// Pass a signal on to the command's group.
     Signal(i32),
     /// End the command, at the latest at this time since boot.
@@ -31,7 +31,7 @@ pub(crate) enum Order {
 
 /// What the keeper has seen.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum KeeperReport {
     Started { pid: i32, start: u64 },
     CannotStart { not_found: bool, why: String },
     LeftBehind(usize),
@@ -92,14 +92,17 @@ mod tests {
         file.write_all(b"words").unwrap();
         io::Seek::rewind(&mut file).unwrap();
         hand_over(&run, &file).unwrap();
-        say(&run, &Order::Signal(15)).unwrap();
-        say(&run, &Order::EndBy(Duration::from_millis(1500))).unwrap();
+        say(&run, &KeeperOrder::Signal(15)).unwrap();
+        say(&run, &KeeperOrder::EndBy(Duration::from_millis(1500))).unwrap();
         drop(run);
         let mut words = String::new();
         File::from(take_over(&keeper).unwrap().unwrap()).read_to_string(&mut words).unwrap();
         assert_eq!(words, "words");
-        let orders: Vec<Order> = hear(&keeper).collect();
-        assert!(matches!(orders[..], [Order::Signal(15), Order::EndBy(by)] if by.as_millis() == 1500), "{orders:?}");
+        let orders: Vec<KeeperOrder> = hear(&keeper).collect();
+        assert!(
+            matches!(orders[..], [KeeperOrder::Signal(15), KeeperOrder::EndBy(by)] if by.as_millis() == 1500),
+            "{orders:?}"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// What the gate said, in its line for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct GateAnswer {
     pub(crate) verdict: String,
     pub(crate) code: Option<Code>,
     pub(crate) mark: Option<Mark>,
@@ -29,11 +29,11 @@ pub(crate) struct RefAnswer {
 
 /// What came of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum PushAnswer {
     /// Everything moved.
-    Landed { refs: Vec<RefAnswer>, verdict: Option<Verdict> },
+    Landed { refs: Vec<RefAnswer>, verdict: Option<GateAnswer> },
     /// Nothing moved, and nothing will: somebody said so.
-    Refused { refs: Vec<RefAnswer>, verdict: Option<Verdict> },
+    Refused { refs: Vec<RefAnswer>, verdict: Option<GateAnswer> },
     /// It has not left this machine: git could not make sense of it, or nobody answered.
     NotSent(NotSent),
     /// The remote takes no push options, so it was not even tried.
@@ -63,34 +63,34 @@ const NOTHING_SENT: [&str; 6] = [
     "error: The destination you provided is not a full refname",
 ];
 
-impl Answer {
+impl PushAnswer {
     /// Reads the answer of `git push --porcelain --atomic`.
-    pub(crate) fn of(ran: &Ran) -> Answer {
+    pub(crate) fn of(ran: &Ran) -> PushAnswer {
         let verdict = verdict_in(&ran.stderr);
         let refs = refs_in(&ran.stdout);
         if ran.status.success() {
-            return Answer::Landed { refs, verdict };
+            return PushAnswer::Landed { refs, verdict };
         }
         let said = String::from_utf8_lossy(&ran.stderr);
         if said.contains("the receiving end does not support push options") {
-            return Answer::NoOptions;
+            return PushAnswer::NoOptions;
         }
         if said.contains("the receiving end does not support --atomic push") {
-            return Answer::NoAtomic;
+            return PushAnswer::NoAtomic;
         }
         // Nothing of that name is here: git has not even asked the remote.
         let not_sent = |line: &str| NOTHING_SENT.iter().any(|words| line.starts_with(words));
         if refs.is_empty() && said.lines().any(not_sent) {
-            return Answer::NotSent(NotSent::FromHere(ran.complaint()));
+            return PushAnswer::NotSent(NotSent::FromHere(ran.complaint()));
         }
         if refs.is_empty() && ran.has_not_begun() {
-            return Answer::NotSent(NotSent::NoConnection(ran.complaint()));
+            return PushAnswer::NotSent(NotSent::NoConnection(ran.complaint()));
         }
         // Only a report that reached its end is one, and "remote failure" says that none came.
         let is_report = ran.stdout.ends_with(b"Done\n")
             && refs.iter().any(|answer| answer.refused.is_some())
             && !refs.iter().any(|answer| answer.refused.as_ref().is_some_and(|why| why.contains("[remote failure]")));
-        if is_report { Answer::Refused { refs, verdict } } else { Answer::Lost { why: ran.complaint() } }
+        if is_report { PushAnswer::Refused { refs, verdict } } else { PushAnswer::Lost { why: ran.complaint() } }
     }
 }
 
@@ -108,10 +108,10 @@ pub(crate) fn refs_in(stdout: &[u8]) -> Vec<RefAnswer> {
 }
 
 /// The last line for programs that the gate sent.
-fn verdict_in(stderr: &[u8]) -> Option<Verdict> {
+fn verdict_in(stderr: &[u8]) -> Option<GateAnswer> {
     let said = String::from_utf8_lossy(stderr);
     let lines = said.lines().filter_map(|line| line.trim().strip_prefix("remote: fence: "));
-    let mut verdict: Verdict = lines.filter_map(|json| serde_json::from_str(json.trim()).ok()).next_back()?;
+    let mut verdict: GateAnswer = lines.filter_map(|json| serde_json::from_str(json.trim()).ok()).next_back()?;
     // Whoever runs the remote says what it likes, and JSON can spell what moves a cursor.
     if let Some(by) = &mut verdict.holder {
         by.owner = owner_name(&by.owner).unwrap_or_else(|| "somebody".to_owned());
@@ -126,37 +126,40 @@ mod tests {
     use super::*;
     use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
-    fn answer(code: i32, stdout: &str, stderr: &str) -> Answer {
+    fn answer(code: i32, stdout: &str, stderr: &str) -> PushAnswer {
         let status = ExitStatus::from_raw(code << 8);
-        Answer::of(&Ran { status, stdout: stdout.into(), stderr: stderr.into() })
+        PushAnswer::of(&Ran { status, stdout: stdout.into(), stderr: stderr.into() })
     }
 
     #[test]
     fn only_a_whole_report_says_that_nothing_moved() {
         let refused = "To x\n!\tHEAD:refs/heads/main\t[remote rejected] (pre-receive hook declined)\nDone\n";
-        assert!(matches!(answer(1, refused, ""), Answer::Refused { .. }));
+        assert!(matches!(answer(1, refused, ""), PushAnswer::Refused { .. }));
         for (code, stdout) in [
             (128, ""),
             (128, "To x\n"),
             (1, "To x\n!\tHEAD:refs/heads/main\t[remote failure] (remote failed to report status)\nDone\n"),
             (1, "To x\n!\tHEAD:refs/heads/main\t[remote rejected] (x)\n"),
         ] {
-            assert!(matches!(answer(code, stdout, "fatal: gone"), Answer::Lost { why } if why == "gone"), "{stdout}");
+            assert!(
+                matches!(answer(code, stdout, "fatal: gone"), PushAnswer::Lost { why } if why == "gone"),
+                "{stdout}"
+            );
         }
         let landed = "To x\n*\tHEAD:refs/heads/main\t[new branch]\nDone\n";
-        assert!(matches!(answer(0, landed, ""), Answer::Landed { refs, .. } if refs[0].name == "refs/heads/main"));
-        let from_here = |why: &str| Answer::NotSent(NotSent::FromHere(why.to_owned()));
+        assert!(matches!(answer(0, landed, ""), PushAnswer::Landed { refs, .. } if refs[0].name == "refs/heads/main"));
+        let from_here = |why: &str| PushAnswer::NotSent(NotSent::FromHere(why.to_owned()));
         assert_eq!(answer(1, "", "error: src refspec x matches none\n"), from_here("src refspec x matches none"));
         assert_eq!(answer(128, "", "fatal: invalid refspec 'a b'\n"), from_here("invalid refspec 'a b'"));
         let nobody = "ssh: no route\nfatal: Could not read from remote repository.\n\nPlease make sure\n";
-        let no_connection = Answer::NotSent(NotSent::NoConnection("ssh: no route".to_owned()));
+        let no_connection = PushAnswer::NotSent(NotSent::NoConnection("ssh: no route".to_owned()));
         assert_eq!(answer(128, "", nobody), no_connection);
         // What the server's hooks say is not said of this connection, which then was cut.
         let theirs = "remote: fatal: Could not read from remote repository.\nerror: cut\n";
-        assert!(matches!(answer(1, "", theirs), Answer::Lost { .. }));
+        assert!(matches!(answer(1, "", theirs), PushAnswer::Lost { .. }));
         let both = format!("{theirs}fatal: Could not read from remote repository.\n");
-        assert!(matches!(answer(1, "", &both), Answer::Lost { .. }));
-        assert_eq!(answer(128, "", "fatal: the receiving end does not support push options\n"), Answer::NoOptions);
+        assert!(matches!(answer(1, "", &both), PushAnswer::Lost { .. }));
+        assert_eq!(answer(128, "", "fatal: the receiving end does not support push options\n"), PushAnswer::NoOptions);
     }
 
     #[test]

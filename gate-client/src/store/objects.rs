@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// A commit as it was read.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LeaseCommit {
     pub(crate) parents: Vec<ObjectId>,
     pub(crate) message: Vec<u8>,
     /// When it was made, by its maker's clock: seconds since 1970.
@@ -52,7 +52,7 @@ pub(crate) fn write_commit(
 }
 
 /// Reads the commit `id` from the objects at `dir`.
-pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<Found, String> {
+pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<LeaseCommit, String> {
     use gix::prelude::FindExt as _;
     let store = gix::odb::at(dir.to_owned(), hash).map_err(|e| e.to_string())?;
     let mut buffer = Vec::new();
@@ -64,7 +64,7 @@ pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> R
     let commit = gix::objs::CommitRef::from_bytes(found.data, hash).map_err(|e| e.to_string())?;
     let parents = commit.parents().map(|id| to_core(&id)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     let time = commit.committer().ok().and_then(|committer| committer.time().ok()).map_or(0, |time| time.seconds);
-    Ok(Found { parents, message: commit.message.to_vec(), time: u64::try_from(time).unwrap_or(0) })
+    Ok(LeaseCommit { parents, message: commit.message.to_vec(), time: u64::try_from(time).unwrap_or(0) })
 }
 
 /// The kind of hash that `id` is.

@@ -26,7 +26,7 @@ use std::{
 
 /// What the remote shows of a fence's lease.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct LeaseSnapshot {
     pub(crate) lease: Option<SeenLease>,
     /// What the beat's ref is at.
     pub(crate) beat_at: Option<ObjectId>,
@@ -67,7 +67,7 @@ pub(crate) struct Ahead {
     pub(crate) left: Duration,
 }
 
-impl Seen {
+impl LeaseSnapshot {
     /// Whether the lease can be taken, at `now`, with an allowance for `skew` between the clocks.
     /// `watched` is for how long the beat has been as it is, as seen from here.
     pub(crate) fn life(&self, now: &Stamp, skew: Duration, watched: Duration) -> Life {
@@ -187,7 +187,7 @@ impl<'a> Mirror<'a> {
     }
 
     /// Reads the lease: one connection. Of its history come the newest `depth` ownerships.
-    pub(crate) fn read(&self, how: &How, depth: usize) -> Result<Seen, Failure> {
+    pub(crate) fn read(&self, how: &How, depth: usize) -> Result<LeaseSnapshot, Failure> {
         let Mirror { fence, remote, .. } = self;
         let _lock = self.lock(&format!("mirror-{}-{fence}.lock", name_of_url(&remote.url)), how)?;
         let listing = self.fetch(how, depth)?;
@@ -205,7 +205,7 @@ impl<'a> Mirror<'a> {
         }
         let beat = beat_at.as_ref().and_then(|id| read_commit(&self.objects(), self.local.hash, id).ok());
         let lease = lease_at.map(|commit| self.read_lease(commit)).transpose()?;
-        Ok(Seen { lease, beat_at, beat: beat.and_then(|found| Beat::read(&found.message).ok()) })
+        Ok(LeaseSnapshot { lease, beat_at, beat: beat.and_then(|found| Beat::read(&found.message).ok()) })
     }
 
     /// Fetches the refs of the lease, and says what they are at.
@@ -330,7 +330,7 @@ impl<'a> Mirror<'a> {
 
     /// For how long the beat has been what it is, as seen by runs on this machine: an end to leases
     /// whose holder's clock is ahead, which by their deadlines would last for ever.
-    pub(crate) fn watched(&self, seen: &Seen, now: &Stamp) -> Duration {
+    pub(crate) fn watched(&self, seen: &LeaseSnapshot, now: &Stamp) -> Duration {
         #[derive(Serialize, Deserialize)]
         struct Watched {
             beat: ObjectId,

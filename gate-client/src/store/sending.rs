@@ -4,7 +4,7 @@ use crate::{
     failure::{Failure, of_file},
     git::{Git, How, local::Remote, run},
     store::{
-        answer::{Answer, RefAnswer, refs_in},
+        answer::{PushAnswer, RefAnswer, refs_in},
         objects::{hash_of, read_commit},
     },
 };
@@ -81,7 +81,7 @@ impl<'a> Sending<'a> {
 
     /// Asks whether the lease is free. The ref that is pushed to cannot be where the lease is: this
     /// changes nothing, whether a gate answers or git itself refuses.
-    pub(crate) fn ask(mut self, with: &ObjectId) -> Result<Answer, Failure> {
+    pub(crate) fn ask(mut self, with: &ObjectId) -> Result<PushAnswer, Failure> {
         self.refspecs.push(format!("{with}:{}", LeasePart::Ask.of(self.fence)).into());
         self.send()
     }
@@ -146,7 +146,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    pub(crate) fn send(&self) -> Result<Answer, Failure> {
+    pub(crate) fn send(&self) -> Result<PushAnswer, Failure> {
         let shallow = self.shallow_list()?;
         let mut git = self.git.clone();
         if let Some(list) = &shallow {
@@ -166,7 +166,7 @@ impl<'a> Sending<'a> {
         }
         let ran = run(&mut push, &self.how)
             .map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
-        Ok(Answer::of(&ran))
+        Ok(PushAnswer::of(&ran))
     }
 }
 

@@ -4,11 +4,11 @@ use crate::{
     commands::{
         audit::{self, select::AuditArgs},
         doctor,
-        failure::Failure,
+        failure::CommandError,
         install::{self, uninstall},
         operator::{
-            self, Order, repair, revoke,
-            tokens::{self, Wanted},
+            self, OperatorArgs, repair, revoke,
+            tokens::{self, KindArg},
         },
         stats::{self, StatsArgs},
         status,
@@ -26,21 +26,21 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 /// written. The commands below put it in place and show what it does.
 #[derive(Parser)]
 #[command(name = "git-fence-hook", version, max_term_width = 100)]
-struct Cli {
+struct HookCli {
     #[command(subcommand)]
-    command: Command,
+    command: HookCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum HookCommand {
     /// Put the gate into a repository: the hook, push options, and the log it keeps
-    Install(install::Asked),
+    Install(install::InstallArgs),
     /// Take the gate out again: the hook that was there before comes back, the log stays
-    Uninstall(uninstall::Asked),
+    Uninstall(uninstall::UninstallArgs),
     /// Find what makes the fence absent, weaker or jammed, and how to mend it; exit code 1 if anything does
-    Doctor(doctor::Asked),
+    Doctor(doctor::DoctorArgs),
     /// Show the marks, and the push that is in flight if there is one
-    Status(Report),
+    Status(ReportArgs),
     /// Show what the gate decided, oldest first
     #[command(args_conflicts_with_subcommands = true)]
     Audit {
@@ -54,7 +54,7 @@ enum Command {
     /// Raise a mark, so that no token at or below it writes any more: after restoring a backup
     Raise {
         #[command(flatten)]
-        order: Order,
+        order: OperatorArgs,
         /// The new mark
         #[arg(long)]
         to: u64,
@@ -62,7 +62,7 @@ enum Command {
     /// Lower a mark, so that tokens above it may be used again: after a mistaken huge token
     Lower {
         #[command(flatten)]
-        order: Order,
+        order: OperatorArgs,
         /// The new mark
         #[arg(long)]
         to: u64,
@@ -71,15 +71,15 @@ enum Command {
         expect: u64,
     },
     /// End the push that is in flight, so that others need not wait for it
-    Evict(Order),
+    Evict(OperatorArgs),
     /// Take a lease away from its holder, so that another may have it
-    Revoke(Order),
+    Revoke(OperatorArgs),
     /// Change the kind of tokens that a fence takes; a lease that is held is taken away
     Tokens {
         /// Tokens of the pushers' own, or of leases
-        kind: Wanted,
+        kind: KindArg,
         #[command(flatten)]
-        order: Order,
+        order: OperatorArgs,
     },
     /// Move the log's lines so far to a file of their own
     Rotate(Where),
@@ -116,7 +116,7 @@ struct Where {
 }
 
 #[derive(Args)]
-struct Report {
+struct ReportArgs {
     #[command(flatten)]
     place: Where,
     /// For programs: JSON
@@ -126,7 +126,7 @@ struct Report {
 
 /// Runs what the command line says.
 pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match HookCli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => {
             // Help goes to standard output and is no failure; both may meet a closed pipe.
@@ -135,29 +135,31 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         }
     };
     let done = match cli.command {
-        Command::PreReceive { hook } => return pre_receive::run(&hook, environment),
-        Command::PostReceive { hook } => return post_receive::run(&hook, environment),
-        Command::Install(asked) => install::run(&asked, environment),
-        Command::Uninstall(asked) => uninstall::run(&asked, environment),
-        Command::Doctor(asked) => doctor::run(&asked, environment),
-        Command::Status(report) => status::run(&report.place.repository, report.json, environment),
-        Command::Raise { order, to } => operator::raise(&order, to, environment),
-        Command::Lower { order, to, expect } => operator::lower(&order, to, expect, environment),
-        Command::Evict(order) => operator::evict(&order, environment),
-        Command::Revoke(order) => revoke::run(&order, environment),
-        Command::Tokens { kind, order } => tokens::run(kind, &order, environment),
-        Command::Repair { place, yes, reason } => repair::run(&place.repository, yes, reason.as_deref(), environment),
-        Command::Rotate(place) => operator::rotate(&place.repository, environment),
-        Command::Audit { command: Some(AuditCommand::Verify(place)), .. } => {
+        HookCommand::PreReceive { hook } => return pre_receive::run(&hook, environment),
+        HookCommand::PostReceive { hook } => return post_receive::run(&hook, environment),
+        HookCommand::Install(asked) => install::run(&asked, environment),
+        HookCommand::Uninstall(asked) => uninstall::run(&asked, environment),
+        HookCommand::Doctor(asked) => doctor::run(&asked, environment),
+        HookCommand::Status(report) => status::run(&report.place.repository, report.json, environment),
+        HookCommand::Raise { order, to } => operator::raise(&order, to, environment),
+        HookCommand::Lower { order, to, expect } => operator::lower(&order, to, expect, environment),
+        HookCommand::Evict(order) => operator::evict(&order, environment),
+        HookCommand::Revoke(order) => revoke::run(&order, environment),
+        HookCommand::Tokens { kind, order } => tokens::run(kind, &order, environment),
+        HookCommand::Repair { place, yes, reason } => {
+            repair::run(&place.repository, yes, reason.as_deref(), environment)
+        }
+        HookCommand::Rotate(place) => operator::rotate(&place.repository, environment),
+        HookCommand::Audit { command: Some(AuditCommand::Verify(place)), .. } => {
             audit::verify(&place.repository, environment)
         }
-        Command::Stats(args) => stats::run(&args, environment),
-        Command::Audit { command: None, args } => audit::run(&args, environment),
+        HookCommand::Stats(args) => stats::run(&args, environment),
+        HookCommand::Audit { command: None, args } => audit::run(&args, environment),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::ReaderGone) => ExitCode::SUCCESS,
-        Err(Failure::Unsound) => ExitCode::FAILURE,
+        Err(CommandError::ReaderGone) => ExitCode::SUCCESS,
+        Err(CommandError::Unsound) => ExitCode::FAILURE,
         Err(failure) => failure.report(),
     }
 }
@@ -168,6 +170,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        <Cli as clap::CommandFactory>::command().debug_assert();
+        <HookCli as clap::CommandFactory>::command().debug_assert();
     }
 }

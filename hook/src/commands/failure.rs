@@ -10,7 +10,7 @@ use std::{error::Error, io, path::PathBuf, process::ExitCode};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum CommandError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -33,10 +33,10 @@ pub(crate) enum Failure {
     ReaderGone,
 }
 
-impl Failure {
-    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Failure {
+impl CommandError {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> CommandError {
         let path = path.into();
-        move |source| Failure::Io { doing, path, source }
+        move |source| CommandError::Io { doing, path, source }
     }
 
     /// Says it on standard error: what failed, why, what to do.
@@ -67,38 +67,42 @@ impl Failure {
 
     fn hint(&self) -> Option<&str> {
         match self {
-            Failure::Other { hint, .. } => Some(hint),
-            Failure::Open(OpenError::NotARepository(_)) => Some("name the repository, as in  /srv/git/app.git"),
-            Failure::Damage(Damage::NoLog(_)) | Failure::Store(StoreError::Damage(Damage::NoLog(_))) => {
+            CommandError::Other { hint, .. } => Some(hint),
+            CommandError::Open(OpenError::NotARepository(_)) => Some("name the repository, as in  /srv/git/app.git"),
+            CommandError::Damage(Damage::NoLog(_)) | CommandError::Store(StoreError::Damage(Damage::NoLog(_))) => {
                 Some("git-fence-hook install  begins it, with all marks at 0")
             }
-            Failure::Damage(Damage::LostLog(_)) | Failure::Store(StoreError::Damage(Damage::LostLog(_))) => Some(
-                "restore it from a backup. To begin anew, with all marks at 0, remove the directory 'fence' and install again",
-            ),
-            Failure::Damage(Damage::Checkpoint(_)) => Some("the next push makes it again from the log, which is whole"),
-            Failure::Damage(Damage::Torn { .. }) => {
+            CommandError::Damage(Damage::LostLog(_)) | CommandError::Store(StoreError::Damage(Damage::LostLog(_))) => {
+                Some(
+                    "restore it from a backup. To begin anew, with all marks at 0, remove the directory 'fence' and install again",
+                )
+            }
+            CommandError::Damage(Damage::Checkpoint(_)) => {
+                Some("the next push makes it again from the log, which is whole")
+            }
+            CommandError::Damage(Damage::Torn { .. }) => {
                 Some("it was never acknowledged: the next push sets it aside and goes on")
             }
-            Failure::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => {
+            CommandError::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => {
                 Some("git-fence-hook doctor  says what that means for pushes, and what to do")
             }
-            Failure::Settings(_) => Some("find it with  git config --show-origin --get-regexp '^fence\\.'"),
+            CommandError::Settings(_) => Some("find it with  git config --show-origin --get-regexp '^fence\\.'"),
             _ => None,
         }
     }
 }
 
 /// Where a command runs, which it needs to know to read the log.
-pub(crate) fn here() -> Result<Place, Failure> {
-    process::here().map_err(Failure::io("read", "/proc"))
+pub(crate) fn here() -> Result<Place, CommandError> {
+    process::here().map_err(CommandError::io("read", "/proc"))
 }
 
 /// Errors of writing to standard output.
-impl From<io::Error> for Failure {
-    fn from(source: io::Error) -> Failure {
+impl From<io::Error> for CommandError {
+    fn from(source: io::Error) -> CommandError {
         match source.kind() {
-            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => Failure::Io { doing: "write to", path: "standard output".into(), source },
+            io::ErrorKind::BrokenPipe => CommandError::ReaderGone,
+            _ => CommandError::Io { doing: "write to", path: "standard output".into(), source },
         }
     }
 }

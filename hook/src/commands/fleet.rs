@@ -1,6 +1,6 @@
 //! Every repository below a directory: one result line each, and one failure does not stop the rest.
 
-use crate::commands::failure::Failure;
+use crate::commands::failure::CommandError;
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
@@ -19,9 +19,12 @@ pub(crate) struct OneOrAll {
 }
 
 /// Does `work` in each repository below `dir`, which says in a word what it did.
-pub(crate) fn each_below(dir: &Path, mut work: impl FnMut(&Path) -> Result<String, Failure>) -> Result<(), Failure> {
+pub(crate) fn each_below(
+    dir: &Path,
+    mut work: impl FnMut(&Path) -> Result<String, CommandError>,
+) -> Result<(), CommandError> {
     let repositories = below(dir)?;
-    let mut progress = Progress::of(repositories.len());
+    let mut progress = ProgressLine::of(repositories.len());
     let mut failed = 0;
     let mut out = io::stdout().lock();
     for path in &repositories {
@@ -30,7 +33,7 @@ pub(crate) fn each_below(dir: &Path, mut work: impl FnMut(&Path) -> Result<Strin
         progress.clear();
         match done {
             Ok(word) => writeln!(out, "ok      {}  {word}", path.display())?,
-            Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
+            Err(CommandError::ReaderGone) => return Err(CommandError::ReaderGone),
             Err(failure) => {
                 failed += 1;
                 writeln!(out, "failed  {}  {}", path.display(), failure.in_one_line())?;
@@ -41,12 +44,12 @@ pub(crate) fn each_below(dir: &Path, mut work: impl FnMut(&Path) -> Result<Strin
         return Ok(());
     }
     let what = format!("{failed} of {} repositories failed", repositories.len());
-    Err(Failure::Other { what, hint: "each is named above with its reason; the others are done".to_owned() })
+    Err(CommandError::Other { what, hint: "each is named above with its reason; the others are done".to_owned() })
 }
 
 /// The repositories below `dir`, bare and not, in order. Links are not followed, and what lies inside
 /// of a repository is its own affair.
-pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, CommandError> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];
     while let Some(next) = open.pop() {
@@ -56,7 +59,7 @@ pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
         let entries = match fs::read_dir(&next) {
             Ok(entries) => entries,
-            Err(e) if next == dir => return Err(Failure::io("read", dir)(e)),
+            Err(e) if next == dir => return Err(CommandError::io("read", dir)(e)),
             // Whether there is a repository in there cannot be known: opening it will say why.
             Err(_) => {
                 found.push(next);
@@ -67,7 +70,7 @@ pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
         open.extend(dirs.map(|entry| entry.path()));
     }
     if found.is_empty() {
-        return Err(Failure::Other {
+        return Err(CommandError::Other {
             what: format!("there is no repository below '{}'", dir.display()),
             hint: "name a directory with repositories in it, as in  /srv/git".to_owned(),
         });
@@ -83,15 +86,15 @@ fn looks_like_repository(dir: &Path) -> bool {
 }
 
 /// A line that counts, on a terminal only.
-struct Progress {
+struct ProgressLine {
     done: usize,
     of: usize,
     is_shown: bool,
 }
 
-impl Progress {
-    fn of(of: usize) -> Progress {
-        Progress { done: 0, of, is_shown: io::stderr().is_terminal() }
+impl ProgressLine {
+    fn of(of: usize) -> ProgressLine {
+        ProgressLine { done: 0, of, is_shown: io::stderr().is_terminal() }
     }
 
     fn at(&mut self, path: &Path) {

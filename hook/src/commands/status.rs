@@ -3,7 +3,7 @@
 use crate::{
     commands::{
         doctor::gate,
-        failure::{self, Failure},
+        failure::{self, CommandError},
         operator::tokens,
     },
     host::{clock, surroundings::Environment},
@@ -97,7 +97,7 @@ struct FlightStatus {
 }
 
 /// `git-fence-hook status`.
-pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(), CommandError> {
     let repository = Repository::find(dir, environment)?;
     let settings = settings::read(&repository.config)?;
     let here = failure::here()?;
@@ -113,7 +113,7 @@ pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(
 }
 
 /// The next push settles those that are over. Until then they are shown as they will be settled.
-fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: State) -> Result<Status, Failure> {
+fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: State) -> Result<Status, CommandError> {
     let dir = FenceDir::at(repository.fence_dir());
     let lookout = Lookout { here, watched: None };
     for flight in state.in_flight.clone() {
@@ -266,6 +266,6 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
-fn unreadable(error: crate::repository::refs::RefError) -> Failure {
-    Failure::Other { what: error.to_string(), hint: "look with  git fsck".to_owned() }
+fn unreadable(error: crate::repository::refs::RefError) -> CommandError {
+    CommandError::Other { what: error.to_string(), hint: "look with  git fsck".to_owned() }
 }

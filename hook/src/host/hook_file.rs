@@ -1,6 +1,6 @@
 //! The files of our hooks: what git finds, and what of it is ours.
 
-use crate::{commands::failure::Failure, log::files};
+use crate::{commands::failure::CommandError, log::files};
 use std::{
     fs, io,
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -53,7 +53,7 @@ const LONGEST_SHEBANG: usize = 250;
 
 /// What stands where a hook can stand.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum HookFile {
     Nothing,
     /// Written by this or another version of this program; its content.
     Ours(Vec<u8>),
@@ -63,26 +63,26 @@ pub(crate) enum Found {
     NoHook,
 }
 
-impl Found {
+impl HookFile {
     /// Looks at `path`.
-    pub(crate) fn at(path: &Path) -> Result<Found, Failure> {
+    pub(crate) fn at(path: &Path) -> Result<HookFile, CommandError> {
         let kind = match fs::symlink_metadata(path) {
-            Err(e) if is_absent(&e) => return Ok(Found::Nothing),
-            found => found.map_err(Failure::io("read", path))?.file_type(),
+            Err(e) if is_absent(&e) => return Ok(HookFile::Nothing),
+            found => found.map_err(CommandError::io("read", path))?.file_type(),
         };
         if !kind.is_file() && !kind.is_symlink() {
-            return Ok(Found::NoHook);
+            return Ok(HookFile::NoHook);
         }
         match fs::metadata(path) {
             // A link that leads nowhere is no hook to git, but it is somebody's.
-            Err(e) if is_absent(&e) => return Ok(Found::Others),
-            Err(e) => return Err(Failure::io("read", path)(e)),
-            Ok(behind) if !behind.is_file() => return Ok(Found::NoHook),
+            Err(e) if is_absent(&e) => return Ok(HookFile::Others),
+            Err(e) => return Err(CommandError::io("read", path)(e)),
+            Ok(behind) if !behind.is_file() => return Ok(HookFile::NoHook),
             Ok(_) => {}
         }
-        let content = files::read_hook(path).map_err(Failure::io("read", path))?;
+        let content = files::read_hook(path).map_err(CommandError::io("read", path))?;
         let is_ours = content.split(|b| *b == b'\n').any(|line| line == OURS.as_bytes());
-        Ok(if is_ours { Found::Ours(content) } else { Found::Others })
+        Ok(if is_ours { HookFile::Ours(content) } else { HookFile::Others })
     }
 }
 
@@ -104,8 +104,8 @@ pub(crate) fn is_executable(path: &Path) -> bool {
 /// The hook is a script whose interpreter is this program: no shell in between, and if the program
 /// is ever gone, git cannot start the hook and refuses the push. A symbolic link would then dangle,
 /// and git would take that for "no hook" and let everything through.
-pub(crate) fn content(part: Part) -> Result<Vec<u8>, Failure> {
-    let program = std::env::current_exe().map_err(Failure::io("find", "this program"))?;
+pub(crate) fn content(part: Part) -> Result<Vec<u8>, CommandError> {
+    let program = std::env::current_exe().map_err(CommandError::io("find", "this program"))?;
     let path = program.as_os_str().as_bytes();
     let explanation = format!(
         "{OURS}\n# Written by 'git-fence-hook install'. {}\n\
@@ -155,18 +155,18 @@ pub(crate) struct Staged {
 
 impl Staged {
     /// Writes `content` beside `hook`.
-    pub(crate) fn beside(hook: &Path, content: &[u8]) -> Result<Staged, Failure> {
+    pub(crate) fn beside(hook: &Path, content: &[u8]) -> Result<Staged, CommandError> {
         let dir = hook.parent().unwrap_or(Path::new("."));
-        let made = files::make_hooks_dir(dir).map_err(Failure::io("make", dir))?;
+        let made = files::make_hooks_dir(dir).map_err(CommandError::io("make", dir))?;
         let new = beside(hook);
         let staged = Staged { new: new.clone(), hook: hook.to_owned(), made: made.then(|| dir.to_owned()) };
-        files::write_program(&new, content).map_err(Failure::io("write", &new))?;
+        files::write_program(&new, content).map_err(CommandError::io("write", &new))?;
         Ok(staged)
     }
 
     /// Puts it in its place, over whatever is there.
-    pub(crate) fn put_in_place(mut self) -> Result<(), Failure> {
-        files::rename(&self.new, &self.hook).map_err(Failure::io("write", &self.hook))?;
+    pub(crate) fn put_in_place(mut self) -> Result<(), CommandError> {
+        files::rename(&self.new, &self.hook).map_err(CommandError::io("write", &self.hook))?;
         self.made = None;
         Ok(())
     }

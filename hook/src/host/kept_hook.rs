@@ -8,8 +8,8 @@
 //! write as it can, and nobody waits for somebody else's hook.
 
 use crate::{
-    commands::failure::Failure,
-    host::hook_file::{Found, Part, beside, is_executable},
+    commands::failure::CommandError,
+    host::hook_file::{HookFile, Part, beside, is_executable},
     log::files::{self, KEPT},
 };
 use git_fence_core::Reject;
@@ -86,12 +86,12 @@ fn start(kept: &Path, args: &[OsString]) -> io::Result<Child> {
 
 /// Keeps the hook at `hook`, which stays where it is until ours is put over it: there is no moment
 /// without a hook.
-pub(crate) fn keep(hook: &Path) -> Result<Keeping, Failure> {
+pub(crate) fn keep(hook: &Path) -> Result<Keeping, CommandError> {
     let kept = place_of(hook);
     let dir = kept.parent().unwrap_or(Path::new("."));
-    files::make_hooks_dir(dir).map_err(Failure::io("make", dir))?;
+    files::make_hooks_dir(dir).map_err(CommandError::io("make", dir))?;
     if is_helper(&kept) {
-        files::remove(&kept).map_err(Failure::io("remove", &kept))?;
+        files::remove(&kept).map_err(CommandError::io("remove", &kept))?;
     }
     let keeping = Keeping(Some(kept.clone()));
     let made = match files::read_link(hook) {
@@ -105,9 +105,9 @@ pub(crate) fn keep(hook: &Path) -> Result<Keeping, Failure> {
     match made {
         // The same one: somebody was interrupted right here.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-        made => made.map_err(Failure::io("keep", hook))?,
+        made => made.map_err(CommandError::io("keep", hook))?,
     }
-    link_helpers(hook, dir).map_err(Failure::io("link to", dir))?;
+    link_helpers(hook, dir).map_err(CommandError::io("link to", dir))?;
     Ok(keeping)
 }
 
@@ -143,9 +143,9 @@ pub(crate) fn is_the_same(hook: &Path) -> bool {
 }
 
 /// Gives back the hook that was at `hook`, over ours. Says whether there was one.
-pub(crate) fn give_back(hook: &Path) -> Result<bool, Failure> {
+pub(crate) fn give_back(hook: &Path) -> Result<bool, CommandError> {
     let kept = place_of(hook);
-    if is_helper(&kept) || Found::at(&kept)? == Found::Nothing {
+    if is_helper(&kept) || HookFile::at(&kept)? == HookFile::Nothing {
         return Ok(false);
     }
     let target = files::read_link(&kept).ok();
@@ -158,7 +158,7 @@ pub(crate) fn give_back(hook: &Path) -> Result<bool, Failure> {
         }
         None => files::rename(&kept, hook),
     };
-    back.map_err(Failure::io("give back", hook))?;
+    back.map_err(CommandError::io("give back", hook))?;
     clear_away(&kept);
     Ok(true)
 }

@@ -1,9 +1,9 @@
 //! Where our hooks go: each kind of host has its own places for them.
 
 use crate::{
-    commands::failure::Failure,
+    commands::failure::CommandError,
     host::{
-        hook_file::{Found, Part, calls, is_executable},
+        hook_file::{HookFile, Part, calls, is_executable},
         kept_hook,
     },
     log::files,
@@ -36,17 +36,17 @@ pub(crate) struct Site {
 
 impl Site {
     /// Where the hooks of `repository` are, or where they are to go.
-    pub(crate) fn of(repository: &Repository, asked: Option<Layout>) -> Result<Site, Failure> {
+    pub(crate) fn of(repository: &Repository, asked: Option<Layout>) -> Result<Site, CommandError> {
         let hooks = hooks_dir(repository)?;
         let site = |layout| Site { layout, hooks: hooks.clone() };
         let there = [Layout::Bare, Layout::Dispatcher].into_iter().map(site);
-        let mut there = there.filter(|site| matches!(Found::at(&site.hook(Part::Gate)), Ok(Found::Ours(_))));
+        let mut there = there.filter(|site| matches!(HookFile::at(&site.hook(Part::Gate)), Ok(HookFile::Ours(_))));
         let layout = match (there.next(), asked) {
             (None, None) => guess(&hooks)?,
             (None, Some(asked)) => asked,
             // A second one would wait for the first.
             (Some(there), Some(asked)) if there.hook(Part::Gate) != site(asked).hook(Part::Gate) => {
-                return Err(Failure::Other {
+                return Err(CommandError::Other {
                     what: format!("the gate is already installed as '{}'", there.hook(Part::Gate).display()),
                     hint: "git-fence-hook uninstall  first".to_owned(),
                 });
@@ -80,16 +80,16 @@ impl Site {
     /// Where our hook would be a second time.
     pub(crate) fn second_hook(&self) -> Option<PathBuf> {
         let second = self.hooks.join(Part::Gate.in_dispatcher());
-        let is_ours = second != self.hook(Part::Gate) && matches!(Found::at(&second), Ok(Found::Ours(_)));
+        let is_ours = second != self.hook(Part::Gate) && matches!(HookFile::at(&second), Ok(HookFile::Ours(_)));
         is_ours.then_some(second)
     }
 
     /// Why our hook cannot go here, or would not stay.
-    pub(crate) fn objection(&self, part: Part) -> Result<Option<Failure>, Failure> {
+    pub(crate) fn objection(&self, part: Part) -> Result<Option<CommandError>, CommandError> {
         let (hook, door) = (self.hook(part), self.door(part));
         let is_behind_dispatcher = hook != door;
-        let found = Found::at(&hook)?;
-        let other = |what: String, hint: &str| Ok(Some(Failure::Other { what, hint: hint.to_owned() }));
+        let found = HookFile::at(&hook)?;
+        let other = |what: String, hint: &str| Ok(Some(CommandError::Other { what, hint: hint.to_owned() }));
         let shown = hook.display();
         if fs::symlink_metadata(&self.hooks).is_ok_and(|found| found.is_symlink()) {
             return other(
@@ -97,7 +97,7 @@ impl Site {
                 "say where hooks are with  git config core.hooksPath  and the directory that it leads to",
             );
         }
-        if found == Found::NoHook {
+        if found == HookFile::NoHook {
             return other(
                 format!("'{shown}' is neither a file nor a link, and nothing was changed"),
                 "move it away and install again",
@@ -109,7 +109,7 @@ impl Site {
                 "let the forge write its hooks first, or use  --layout bare",
             );
         }
-        if found != Found::Others {
+        if found != HookFile::Others {
             return Ok(None);
         }
         if is_behind_dispatcher {
@@ -137,7 +137,7 @@ impl Site {
             );
         }
         let kept = kept_hook::place_of(&hook);
-        let is_kept = !kept_hook::is_helper(&kept) && Found::at(&kept)? != Found::Nothing;
+        let is_kept = !kept_hook::is_helper(&kept) && HookFile::at(&kept)? != HookFile::Nothing;
         if is_kept && !kept_hook::is_the_same(&hook) {
             return other(
                 format!("there are two hooks to keep, '{shown}' and '{}', and nothing was changed", kept.display()),
@@ -150,17 +150,17 @@ impl Site {
 
 /// Where git looks for hooks: `core.hooksPath` counts, a relative one from where hooks run, and wherever links lead
 /// on the way there. The repository's own hooks are in the repository: a link in their place is not followed.
-fn hooks_dir(repository: &Repository) -> Result<PathBuf, Failure> {
+fn hooks_dir(repository: &Repository) -> Result<PathBuf, CommandError> {
     if repository.setting("core.hooksPath").is_none() {
         let common_dir = fs::canonicalize(&repository.common_dir);
-        return Ok(common_dir.map_err(Failure::io("find", &repository.common_dir))?.join("hooks"));
+        return Ok(common_dir.map_err(CommandError::io("find", &repository.common_dir))?.join("hooks"));
     }
     let asked = git::ask(&repository.git_dir, &["rev-parse", "--path-format=absolute", "--git-path", "hooks"])?;
     let path = PathBuf::from(OsStr::from_bytes(asked.strip_suffix(b"\n").unwrap_or(&asked)));
     Ok(fs::canonicalize(&path).unwrap_or(path))
 }
 
-fn guess(hooks: &Path) -> Result<Layout, Failure> {
+fn guess(hooks: &Path) -> Result<Layout, CommandError> {
     if is_dispatcher(hooks, Part::Gate)? {
         return Ok(Layout::Dispatcher);
     }
@@ -170,12 +170,12 @@ fn guess(hooks: &Path) -> Result<Layout, Failure> {
 }
 
 /// Whether what git starts is a script that runs all of a directory.
-fn is_dispatcher(hooks: &Path, part: Part) -> Result<bool, Failure> {
+fn is_dispatcher(hooks: &Path, part: Part) -> Result<bool, CommandError> {
     let door = hooks.join(part.name());
-    if Found::at(&door)? != Found::Others || !is_executable(&door) || !door.with_extension("d").is_dir() {
+    if HookFile::at(&door)? != HookFile::Others || !is_executable(&door) || !door.with_extension("d").is_dir() {
         return Ok(false);
     }
-    Ok(speaks_of_a_directory(&files::read_hook(&door).map_err(Failure::io("read", &door))?))
+    Ok(speaks_of_a_directory(&files::read_hook(&door).map_err(CommandError::io("read", &door))?))
 }
 
 /// `pre-receive.d/*`, `"${hookname}.d"/*` and the like.

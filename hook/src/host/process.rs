@@ -95,7 +95,7 @@ fn is_receive_pack(cmdline: &[u8]) -> bool {
 
 /// A process that was recorded, looked at from the place where it was recorded.
 #[derive(Debug)]
-pub(crate) enum Seen {
+pub(crate) enum Liveness {
     /// It is not there any more.
     Dead,
     /// It is there, or nobody can tell. With a pidfd one can wait for its end.
@@ -103,19 +103,19 @@ pub(crate) enum Seen {
 }
 
 /// Looks whether `process` is still there.
-pub(crate) fn look_at(process: &ReceivePack) -> Seen {
-    let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else { return Seen::Alive(None) };
+pub(crate) fn look_at(process: &ReceivePack) -> Liveness {
+    let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else { return Liveness::Alive(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {
-        Err(Errno::SRCH) => Seen::Dead,
+        Err(Errno::SRCH) => Liveness::Dead,
         // The pid may be a thread's by now, or the kernel has no pidfds: only the start can tell.
-        Err(_) if is_anothers(pid, process) => Seen::Dead,
-        Err(_) => Seen::Alive(None),
-        Ok(fd) if has_ended(&fd, Duration::ZERO) => Seen::Dead,
+        Err(_) if is_anothers(pid, process) => Liveness::Dead,
+        Err(_) => Liveness::Alive(None),
+        Ok(fd) if has_ended(&fd, Duration::ZERO) => Liveness::Dead,
         Ok(fd) => match (process.pidfd, inode(&fd)) {
-            (Some(then), Some(now)) if then != now => Seen::Dead,
-            (Some(_), Some(_)) => Seen::Alive(Some(fd)),
-            _ if is_anothers(pid, process) => Seen::Dead,
-            _ => Seen::Alive(Some(fd)),
+            (Some(then), Some(now)) if then != now => Liveness::Dead,
+            (Some(_), Some(_)) => Liveness::Alive(Some(fd)),
+            _ if is_anothers(pid, process) => Liveness::Dead,
+            _ => Liveness::Alive(Some(fd)),
         },
     }
 }
@@ -249,23 +249,23 @@ mod tests {
     fn a_living_process_is_alive_a_dead_or_unreaped_or_replaced_one_is_dead() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let recorded = identity(child.id());
-        assert!(matches!(look_at(&recorded), Seen::Alive(Some(_))));
+        assert!(matches!(look_at(&recorded), Liveness::Alive(Some(_))));
 
         // Somebody else has its pid by now: told by the pidfd's inode, and without one by the start.
         let other_inode = ReceivePack { pidfd: recorded.pidfd.map(|inode| inode + 1), ..recorded };
-        assert_eq!(matches!(look_at(&other_inode), Seen::Dead), recorded.pidfd.is_some());
+        assert_eq!(matches!(look_at(&other_inode), Liveness::Dead), recorded.pidfd.is_some());
         let other_start = ReceivePack { pidfd: None, start: recorded.start + 1, ..recorded };
-        assert!(matches!(look_at(&other_start), Seen::Dead));
+        assert!(matches!(look_at(&other_start), Liveness::Dead));
 
         child.kill().unwrap();
-        let Seen::Alive(Some(fd)) = look_at(&recorded) else {
-            assert!(matches!(look_at(&recorded), Seen::Dead));
+        let Liveness::Alive(Some(fd)) = look_at(&recorded) else {
+            assert!(matches!(look_at(&recorded), Liveness::Dead));
             child.wait().unwrap();
             return;
         };
         assert!(has_ended(&fd, Duration::from_secs(60)));
-        assert!(matches!(look_at(&recorded), Seen::Dead), "dead but not reaped is dead");
+        assert!(matches!(look_at(&recorded), Liveness::Dead), "dead but not reaped is dead");
         child.wait().unwrap();
-        assert!(matches!(look_at(&recorded), Seen::Dead), "no such process is dead");
+        assert!(matches!(look_at(&recorded), Liveness::Dead), "no such process is dead");
     }
 }

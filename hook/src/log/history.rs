@@ -86,14 +86,14 @@ fn read_archives(
 }
 
 /// The log as a push would read it.
-pub(crate) struct Current {
+pub(crate) struct LiveLog {
     pub(crate) journal: Journal,
     /// The log had to be read from its beginning.
     pub(crate) checkpoint_is_damaged: bool,
 }
 
 /// Reads the log from the checkpoint on.
-pub(crate) fn current(dir: &FenceDir, boot: &str) -> Result<Current, Damage> {
+pub(crate) fn current(dir: &FenceDir, boot: &str) -> Result<LiveLog, Damage> {
     let witness = Witness::look_up(dir);
     let checkpoint = CheckpointFile::read(dir)?;
     let checkpoint_is_damaged = matches!(checkpoint, CheckpointFile::Damaged);
@@ -103,7 +103,7 @@ pub(crate) fn current(dir: &FenceDir, boot: &str) -> Result<Current, Damage> {
     };
     let witness = witness.as_ref().map(|witness| (witness, boot));
     let journal = Journal::read(&open(dir)?, &dir.log(), start, witness, |_| {})?;
-    Ok(Current { journal, checkpoint_is_damaged })
+    Ok(LiveLog { journal, checkpoint_is_damaged })
 }
 
 /// Where all fences stand, with what git said of pushes when there was no room in the log for it.

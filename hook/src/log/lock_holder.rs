@@ -10,34 +10,36 @@ use std::{
 
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum LockHolder {
     /// A process that can be seen: its program and its user, unless it has ended and left the lock to another.
     Process { pid: u32, program: Option<String>, user: Option<String> },
     /// Somebody whom one cannot see from here.
     Unknown,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Holder::Process { pid, program: Some(program), user } => {
+            LockHolder::Process { pid, program: Some(program), user } => {
                 let user = user.as_deref().map_or(String::new(), |user| format!(" of user {user}"));
                 write!(f, "process {pid} ({}{user})", text::in_quotes(program))
             }
-            Holder::Process { pid, program: None, .. } => {
+            LockHolder::Process { pid, program: None, .. } => {
                 write!(f, "process {pid}, or what it has started before it ended")
             }
-            Holder::Unknown => f.write_str("another process"),
+            LockHolder::Unknown => f.write_str("another process"),
         }
     }
 }
 
 /// Who holds a lock on `file`.
-pub(crate) fn of(file: &File) -> Holder {
-    let (Ok(found), Ok(locks)) = (file.metadata(), fs::read_to_string("/proc/locks")) else { return Holder::Unknown };
+pub(crate) fn of(file: &File) -> LockHolder {
+    let (Ok(found), Ok(locks)) = (file.metadata(), fs::read_to_string("/proc/locks")) else {
+        return LockHolder::Unknown;
+    };
     match pid_in(&locks, found.dev(), found.ino()) {
-        Some(pid) => Holder::Process { pid, program: program_of(pid), user: user_of(pid) },
-        None => Holder::Unknown,
+        Some(pid) => LockHolder::Process { pid, program: program_of(pid), user: user_of(pid) },
+        None => LockHolder::Unknown,
     }
 }
 
@@ -107,9 +109,9 @@ mod tests {
     #[test]
     fn a_lock_of_this_very_process_is_seen() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(of(&file), Holder::Unknown);
+        assert_eq!(of(&file), LockHolder::Unknown);
         file.lock().unwrap();
-        let Holder::Process { pid, program: Some(_), user: Some(_) } = of(&file) else { panic!("{:?}", of(&file)) };
+        let LockHolder::Process { pid, program: Some(_), user: Some(_) } = of(&file) else { panic!("{:?}", of(&file)) };
         assert_eq!(pid, std::process::id());
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     log::{
         directory::For,
         files::FenceDir,
-        lock_holder::{self, Holder},
+        lock_holder::{self, LockHolder},
     },
 };
 use git_fence_core::{FenceName, LineHash, Place, PushId, ReceivePack, Settlement, hash_line};
@@ -43,7 +43,7 @@ pub(crate) struct Mutex {
 pub(crate) enum LockError {
     /// Somebody holds it, for longer than this push may wait.
     #[error(transparent)]
-    Held(#[from] Held),
+    Held(#[from] LockIsHeld),
     #[error("cannot lock '{}'", path.display())]
     Io {
         path: PathBuf,
@@ -55,9 +55,9 @@ pub(crate) enum LockError {
 /// Which lock is held, and by whom.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the lock '{}' is held by {holder}", path.display())]
-pub(crate) struct Held {
+pub(crate) struct LockIsHeld {
     path: PathBuf,
-    holder: Holder,
+    holder: LockHolder,
 }
 
 /// Where the log ended when the lock was last let go.
@@ -105,7 +105,7 @@ impl Mutex {
 
     /// Tries the lock without making anything, and lets it go again: who holds it for longer than `patience` lasts?
     /// Says nothing to those who may not open it.
-    pub(crate) fn is_held(dir: &FenceDir, patience: &Patience) -> Option<Held> {
+    pub(crate) fn is_held(dir: &FenceDir, patience: &Patience) -> Option<LockIsHeld> {
         [dir.mutex(), dir.writer()].into_iter().find_map(|path| match dir.open(&path, For::Writing) {
             Ok(file) => match wait_for_flock(&file, &path, patience) {
                 Err(LockError::Held(held)) => Some(held),
@@ -191,7 +191,7 @@ pub(crate) fn lock_file(dir: &FenceDir, path: &Path, patience: &Patience) -> Res
         }
         // Deleted or replaced between opening and locking: this lock locks nobody out.
         if patience.left().is_zero() {
-            return Err(Held { path: path.to_owned(), holder: Holder::Unknown }.into());
+            return Err(LockIsHeld { path: path.to_owned(), holder: LockHolder::Unknown }.into());
         }
     }
 }
@@ -207,7 +207,7 @@ fn wait_for_flock(file: &File, path: &Path, patience: &Patience) -> Result<(), L
         }
         let left = patience.left();
         if left.is_zero() {
-            return Err(Held { path: path.to_owned(), holder: lock_holder::of(file) }.into());
+            return Err(LockIsHeld { path: path.to_owned(), holder: lock_holder::of(file) }.into());
         }
         thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(10));

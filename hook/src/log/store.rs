@@ -15,7 +15,7 @@ use crate::{
         files::{FenceDir, room_for},
         history,
         journal::{Damage, Journal, Start},
-        mutex::{Held, LockError, Mutex, Turn, Unwritten, Witness},
+        mutex::{LockError, LockIsHeld, Mutex, Turn, Unwritten, Witness},
     },
 };
 use git_fence_core::{
@@ -56,7 +56,7 @@ enum Belief {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     #[error(transparent)]
-    Locked(#[from] Held),
+    Locked(#[from] LockIsHeld),
     #[error(transparent)]
     Damage(#[from] Damage),
     #[error("the list of refs of push {push}, '{}', is missing or damaged", path.display())]

@@ -16,7 +16,8 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Claim, Event, Fence, FenceName, Found, LeaseLine, LeasePart, RefName, Reject, Rules, Stamp, State, Token, TokenKind,
+    Claim, Event, Fence, FenceName, FoundLease, LeaseLine, LeasePart, RefName, Reject, Rules, Stamp, State, Token,
+    TokenKind,
 };
 
 impl Gate<'_> {
@@ -84,14 +85,14 @@ pub(crate) fn found(
         return Ok(fence.lease_restamped(rules, now, pusher));
     }
     let found = match &seen.value {
-        None => Found::Nothing,
+        None => FoundLease::Nothing,
         Some(id) => {
             let proposal = leases::proposal(id, objects()).map_err(|e| unusable(rules, &e.to_string()))?;
             // Once in the log it would stay there, and close the fence for good.
             if proposal.lease.token.is_at_the_end() {
                 return Err(unusable(rules, &no_tokens_left(proposal.lease.token)));
             }
-            Found::Record(proposal)
+            FoundLease::Record(proposal)
         }
     };
     Ok(fence.lease_found(rules, found, now, pusher))

@@ -5,7 +5,7 @@
 
 use crate::{
     host::{
-        hook_file::{Found, Part, calls, is_executable},
+        hook_file::{HookFile, Part, calls, is_executable},
         surroundings::Environment,
     },
     repository::Repository,
@@ -55,17 +55,19 @@ fn hooks_of(repository: &Repository, environment: &Environment) -> PathBuf {
 pub(crate) fn what_is_wrong(hooks: &Path) -> Option<String> {
     let door = hooks.join(Part::Companion.name());
     let dispatched = hooks.join(Part::Companion.in_dispatcher());
-    let runs = |path: &Path| matches!(Found::at(path), Ok(Found::Ours(_))) && is_executable(path);
+    let runs = |path: &Path| matches!(HookFile::at(path), Ok(HookFile::Ours(_))) && is_executable(path);
     if runs(&door) {
         return None;
     }
     let shown = door.display();
-    match Found::at(&door) {
-        Ok(Found::Others) if !is_executable(&door) => Some(format!("git does not run '{shown}': it is not executable")),
-        Ok(Found::Others) if runs(&dispatched) || calls(Part::Companion, &door) => None,
-        Ok(Found::Others) => Some(format!("'{shown}' is not git-fence's companion and does not run it")),
-        Ok(Found::Ours(_)) => Some(format!("git-fence's companion '{shown}' is not executable")),
-        Ok(Found::Nothing | Found::NoHook) => Some(format!("git-fence's companion '{shown}' is missing")),
+    match HookFile::at(&door) {
+        Ok(HookFile::Others) if !is_executable(&door) => {
+            Some(format!("git does not run '{shown}': it is not executable"))
+        }
+        Ok(HookFile::Others) if runs(&dispatched) || calls(Part::Companion, &door) => None,
+        Ok(HookFile::Others) => Some(format!("'{shown}' is not git-fence's companion and does not run it")),
+        Ok(HookFile::Ours(_)) => Some(format!("git-fence's companion '{shown}' is not executable")),
+        Ok(HookFile::Nothing | HookFile::NoHook) => Some(format!("git-fence's companion '{shown}' is missing")),
         Err(failure) => Some(failure.in_one_line()),
     }
 }

@@ -5,8 +5,8 @@ use crate::{
     log::store::{Durability, Store, StoreError},
     push::{
         plan::{Guarded, unreadable},
-        record::{GRACE, Record},
-        settling::{Found, SettlingError, settle_what_is_over},
+        record::{GRACE, Recorder},
+        settling::{Landings, SettlingError, settle_what_is_over},
         slot::{self, Fate, Lookout},
         turn,
         voice::{self, Refusal},
@@ -28,7 +28,7 @@ const WORTH_SAYING: Duration = Duration::from_millis(500);
 
 /// A push at the gate: everything that is known about it before the lock is taken.
 pub(crate) struct Gate<'a> {
-    pub(crate) record: &'a Record<'a>,
+    pub(crate) record: &'a Recorder<'a>,
     pub(crate) repository: &'a Repository,
     pub(crate) environment: &'a Environment,
     pub(crate) settings: &'a Settings,
@@ -111,7 +111,7 @@ impl Gate<'_> {
             if evicted != Some(in_the_way.push) && self.may_evict(&in_the_way) {
                 evicted = Some(in_the_way.push);
                 self.evict(store, &in_the_way)?;
-            } else if found == Found::Landed {
+            } else if found == Landings::Landed {
                 self.record.commit_appended(store, Durability::Synced)?;
             } else {
                 // Nothing else is written by those who only wait. What they found out is found again.
@@ -134,7 +134,7 @@ impl Gate<'_> {
     }
 
     /// Settles the pushes in this push's way that are over.
-    pub(crate) fn settle_what_is_over(&self, store: &mut Store, lookout: Lookout<'_>) -> Result<Found, Refusal> {
+    pub(crate) fn settle_what_is_over(&self, store: &mut Store, lookout: Lookout<'_>) -> Result<Landings, Refusal> {
         let is_in_the_way = |state: &State, flight: &InFlight| {
             self.claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence))
         };
@@ -229,7 +229,7 @@ impl Gate<'_> {
             return Err(self.refuse(store, reject));
         }
         // Hooks outlive a receive-pack that is killed. Its refs will never move, so it gets no slot.
-        if let Some(gone) = self.receive_pack.filter(|it| matches!(process::look_at(it), process::Seen::Dead)) {
+        if let Some(gone) = self.receive_pack.filter(|it| matches!(process::look_at(it), process::Liveness::Dead)) {
             let why = format!("the receive-pack of this push, pid {}, is gone", gone.pid);
             return Err(self.refuse(store, Reject::Unseen { why }));
         }

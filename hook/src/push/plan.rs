@@ -8,7 +8,7 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Command, FenceName, LeasePart, Mode, ObjectId, PlannedRef, Push, RefName, Reject, Rules, Settings, text,
+    FenceName, LeasePart, Mode, ObjectId, PlannedRef, Push, RefName, RefUpdate, Reject, Rules, Settings, text,
 };
 use std::collections::HashSet;
 
@@ -47,7 +47,7 @@ impl Guarded {
         repository: &Repository,
     ) -> Result<(Guarded, Vec<Resolved>), RefError> {
         // A name that git cannot have for a ref cannot be looked up. It cannot move either.
-        let (possible, impossible): (Vec<&Command>, Vec<&Command>) =
+        let (possible, impossible): (Vec<&RefUpdate>, Vec<&RefUpdate>) =
             push.commands.iter().partition(|command| refs::is_possible(&command.name));
         let mut resolved = repository.resolve_refs(possible.iter().map(|command| &command.name).chain(others))?;
         let others = resolved.split_off(possible.len());
@@ -119,7 +119,7 @@ impl Guarded {
 
 /// What a command moves, once for each fence that it touches. Moving the target of a symbolic ref
 /// also changes what that symbolic ref shows, so the fences of both have a say.
-fn planned(command: &Command, resolved: &Resolved, settings: &Settings) -> Vec<PlannedRef> {
+fn planned(command: &RefUpdate, resolved: &Resolved, settings: &Settings) -> Vec<PlannedRef> {
     let mut fences: Vec<&Rules> = Vec::new();
     for rules in resolved.names.iter().filter_map(|name| settings.fence_of(name)) {
         if rules.mode != Mode::Off && !fences.iter().any(|known| known.fence == rules.fence) {
@@ -129,7 +129,7 @@ fn planned(command: &Command, resolved: &Resolved, settings: &Settings) -> Vec<P
     fences.into_iter().map(|rules| planned_for(&rules.fence, command, resolved)).collect()
 }
 
-fn planned_for(fence: &FenceName, command: &Command, resolved: &Resolved) -> PlannedRef {
+fn planned_for(fence: &FenceName, command: &RefUpdate, resolved: &Resolved) -> PlannedRef {
     let holds_the_value = resolved.names.last().unwrap_or(&command.name);
     PlannedRef {
         name: holds_the_value.clone(),
@@ -144,7 +144,7 @@ fn planned_for(fence: &FenceName, command: &Command, resolved: &Resolved) -> Pla
 
 /// What a command below `refs/fence/` would make of a lease: nothing where its fence is off.
 fn part_of_lease(
-    command: &Command,
+    command: &RefUpdate,
     resolved: &Resolved,
     settings: &Settings,
 ) -> Result<Option<(LeaseCommand, Option<PlannedRef>)>, Reject> {

@@ -20,7 +20,7 @@ use crate::{
     repository::{Repository, settings, whose::Asker},
 };
 use git_fence_core::{
-    Command, Evidence, InFlight, LeasePart, Line, Place, PlannedRef, Push, ReceivePack, Settings, settle_as_reported,
+    Evidence, InFlight, LeasePart, Line, Place, PlannedRef, Push, ReceivePack, RefUpdate, Settings, settle_as_reported,
 };
 use std::{
     ffi::OsString,
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
 }
 
 /// What git says it has updated, and whose push that was.
-struct Report<'a> {
+struct Updated<'a> {
     here: &'a Place,
     receive_pack: Option<ReceivePack>,
     updated: Push,
@@ -77,7 +77,7 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
         return Ok(());
     }
     let here = process::here().map_err(|e| e.to_string())?;
-    let report = Report { here: &here, receive_pack, updated };
+    let report = Updated { here: &here, receive_pack, updated };
     let patience = Patience::of(PATIENCE, start);
     let store = Store::lock(&dir, &here.boot, &patience).map_err(|e| e.to_string())?;
     let written = report.settle(store, &dir, &repository).map_err(|e| e.to_string())?;
@@ -88,11 +88,11 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
 /// How long the lock is waited for. It is held for moments only.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn is_beat(command: &Command) -> bool {
+fn is_beat(command: &RefUpdate) -> bool {
     matches!(LeasePart::in_name(&command.name), Some((_, LeasePart::Beat)))
 }
 
-impl Report<'_> {
+impl Updated<'_> {
     /// Settles the push, or puts right what was said of it too early. Not synced: what is lost with the power is
     /// settled by the refs that survive.
     fn settle(&self, mut store: Store, dir: &FenceDir, repository: &Repository) -> Result<Vec<Line>, SettlingError> {
@@ -104,7 +104,7 @@ impl Report<'_> {
         // Settings that have become unreadable meanwhile do not change what has moved.
         let settings = settings::read(&repository.config).ok();
         let settings = settings.as_ref();
-        let guards = |command: &Command| {
+        let guards = |command: &RefUpdate| {
             command.name.is_lease() || settings.is_none_or(|settings| settings.fence_of(&command.name).is_some())
         };
         if !self.updated.commands.iter().any(guards) {

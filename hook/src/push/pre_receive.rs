@@ -13,7 +13,7 @@ use crate::{
         gate::Gate,
         leases,
         plan::{Guarded, unreadable},
-        record::Record,
+        record::Recorder,
         settling::settle_what_is_over,
         slot::Lookout,
         tokens,
@@ -74,7 +74,7 @@ fn judge(
     let repository = repository.map_err(|e| cannot_open(&e))?;
     let here = process::here().map_err(|e| no_place(&e))?;
     let push = input.as_ref().map_or_else(|_| Push::default(), Clone::clone);
-    let record = |wait: Duration, enforces: bool| Record {
+    let record = |wait: Duration, enforces: bool| Recorder {
         dir: FenceDir::at(repository.fence_dir()),
         here: &here,
         who: environment.who(),
@@ -96,7 +96,7 @@ fn judge(
         Err(reject) => {
             let stands = settings.enforces() || reject.is_about_the_lease();
             let record = record(shortest_wait(&mut settings.fences.iter()), stands);
-            let record = Record { syslog: settings.syslog.as_ref(), ..record };
+            let record = Recorder { syslog: settings.syslog.as_ref(), ..record };
             let refusal = record.refuse_unread(reject, Some(&settings));
             return if record.enforces { Err(refusal) } else { overrule(&refusal) };
         }
@@ -104,7 +104,7 @@ fn judge(
     let fences = guarded.fences(&settings);
     let enforced = fences.iter().any(|rules| rules.mode == Mode::Enforce) || guarded.comes_to_leases();
     let record = record(shortest_wait(&mut fences.into_iter()), enforced);
-    let record = Record { syslog: settings.syslog.as_ref(), ..record };
+    let record = Recorder { syslog: settings.syslog.as_ref(), ..record };
     let receive_pack = receive_pack.filter(|_| !settings.receive_pack_is_elsewhere);
     let companion =
         || companion::missing(own_file, &repository, environment).filter(|_| !settings.companion_is_optional);
@@ -123,7 +123,7 @@ fn judge(
 fn bring_to_gate(
     guarded: Guarded,
     receive_pack: Option<ReceivePack>,
-    mut record: Record<'_>,
+    mut record: Recorder<'_>,
     environment: &Environment,
     settings: &Settings,
     repository: &Repository,
@@ -199,7 +199,7 @@ fn unseen(receive_pack: Option<&ReceivePack>, settings: &Settings) -> Option<Rej
 
 /// A gate that was switched off says so once in the log, and settles what is over before refs move without it. It
 /// refuses nothing, so it waits for nothing but a moment for the lock.
-fn settle_before_it_is_off(record: &Record<'_>, settings: &Settings, repository: &Repository) {
+fn settle_before_it_is_off(record: &Recorder<'_>, settings: &Settings, repository: &Repository) {
     if !record.dir.has(&record.dir.log()) {
         return;
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// What every line about this push has in common.
-pub(crate) struct Record<'a> {
+pub(crate) struct Recorder<'a> {
     pub(crate) dir: FenceDir,
     pub(crate) here: &'a Place,
     pub(crate) who: Who,
@@ -29,7 +29,7 @@ pub(crate) struct Record<'a> {
     pub(crate) enforces: bool,
 }
 
-impl Record<'_> {
+impl Recorder<'_> {
     /// The log under the lock, begun where the settings allow that, with a change of settings
     /// taken down.
     pub(crate) fn open(&self, settings: &Settings) -> Result<Store, Refusal> {

@@ -22,7 +22,7 @@ pub(crate) enum SettlingError {
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "what has landed is only remembered if it is written"]
-pub(crate) enum Found {
+pub(crate) enum Landings {
     /// Nothing that would not be found again.
     NothingNew,
     /// Refs of a push that is under way have moved. They may be put back, so this must be written.
@@ -39,8 +39,8 @@ pub(crate) fn settle_what_is_over(
     settings: &Settings,
     lookout: Lookout<'_>,
     matter: impl Fn(&State, &InFlight) -> bool,
-) -> Result<Found, SettlingError> {
-    let mut found = Found::NothingNew;
+) -> Result<Landings, SettlingError> {
+    let mut found = Landings::NothingNew;
     for flight in store.state().in_flight.clone() {
         let bound = slot::bound_of(&flight, settings);
         if !matter(store.state(), &flight) && !slot::has_plainly_ended(&flight, lookout, bound) {
@@ -51,7 +51,7 @@ pub(crate) fn settle_what_is_over(
             let seen = repository.ref_values(plan.iter().map(|planned| &planned.name))?;
             store.settle(&flight, settle(&flight, &plan, &seen), plan.len(), evidence)?;
         } else if note_what_has_landed(store, repository, &flight, &plan)? {
-            found = Found::Landed;
+            found = Landings::Landed;
         }
     }
     Ok(found)

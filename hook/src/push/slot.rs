@@ -3,7 +3,7 @@
 use crate::{
     host::{
         clock,
-        process::{self, Seen},
+        process::{self, Liveness},
     },
     repository::{Repository, refs::RefError},
 };
@@ -48,8 +48,8 @@ fn process_of(flight: &InFlight, lookout: Lookout<'_>, bound: Duration) -> Fate 
     match (view_of(flight, lookout.here), &flight.receive_pack) {
         (View::Rebooted, _) => Fate::Over(Evidence::Rebooted),
         (View::Clear, Some(receive_pack)) => match process::look_at(receive_pack) {
-            Seen::Dead => Fate::Over(Evidence::ReceivePackGone),
-            Seen::Alive(pidfd) => Fate::Running(pidfd),
+            Liveness::Dead => Fate::Over(Evidence::ReceivePackGone),
+            Liveness::Alive(pidfd) => Fate::Running(pidfd),
         },
         (View::Clear, None) | (View::Hidden, _) if age_of(flight, lookout) >= bound => Fate::Over(Evidence::TimePassed),
         (View::Clear, None) | (View::Hidden, _) => Fate::Running(None),

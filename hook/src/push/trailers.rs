@@ -8,7 +8,9 @@ use crate::{
         objects::{self, ObjectError, Objects},
     },
 };
-use git_fence_core::{FenceName, ObjectId, Offer, PlannedRef, Reject, Settings, TRAILER, Trailers, read_trailer};
+use git_fence_core::{
+    CountedTrailers, FenceName, ObjectId, Offer, PlannedRef, Reject, Settings, TRAILER, read_trailer,
+};
 use gix::objs::{Kind, commit::MessageRef};
 
 /// What the trailers of a push say.
@@ -28,16 +30,17 @@ pub(crate) fn read(
     pusher: &[u8],
 ) -> Result<Stamps, Reject> {
     let objects = Objects::open(repository, environment).map_err(unreadable)?;
-    let counts = |fence: &FenceName| settings.rules(fence).map_or(Trailers::All, |rules| rules.trailers_of(pusher));
-    let some_are_old = settings.fences.iter().any(|rules| counts(&rules.fence) == Trailers::New);
+    let counts =
+        |fence: &FenceName| settings.rules(fence).map_or(CountedTrailers::All, |rules| rules.trailers_of(pusher));
+    let some_are_old = settings.fences.iter().any(|rules| counts(&rules.fence) == CountedTrailers::New);
     let there_before = some_are_old.then(|| Objects::open(repository, &Environment::default()));
     let there_before = there_before.transpose().map_err(unreadable)?;
     let mut stamps = Stamps { offer: Offer::default(), unstamped: Vec::new() };
     for planned in guarded.guarded_refs() {
         let is_old = |id: &gix::ObjectId| match counts(&planned.fence) {
-            Trailers::All => false,
-            Trailers::New => there_before.as_ref().is_some_and(|objects| objects.has(id)),
-            Trailers::None => true,
+            CountedTrailers::All => false,
+            CountedTrailers::New => there_before.as_ref().is_some_and(|objects| objects.has(id)),
+            CountedTrailers::None => true,
         };
         let is_stamped = match &planned.new {
             Some(id) => objects.tokens_in(id, &planned.fence, settings, &is_old, &mut stamps.offer)?,
@@ -48,7 +51,7 @@ pub(crate) fn read(
         }
     }
     // What the message of another fence's ref says for this one was not given by its pusher either.
-    for rules in settings.fences.iter().filter(|rules| counts(&rules.fence) == Trailers::None) {
+    for rules in settings.fences.iter().filter(|rules| counts(&rules.fence) == CountedTrailers::None) {
         stamps.offer.withdraw(&rules.fence);
     }
     Ok(stamps)

@@ -1,8 +1,8 @@
 //! Whose turn it is: an operator's command that waits for a slot goes before every push that has not got it yet.
 
 use crate::{
-    commands::{failure::Failure, operator::Operator},
-    host::process::{self, Seen},
+    commands::{failure::CommandError, operator::Operator},
+    host::process::{self, Liveness},
     log::{
         mutex::Turn,
         store::{Durability, Store},
@@ -22,7 +22,7 @@ pub(crate) fn somebody_waits(store: &mut Store, here: &Place, fences: &[&FenceNa
         return false;
     }
     let lives = |turn: &Turn| {
-        here.view_of(&turn.place, false) == View::Clear && matches!(process::look_at(&turn.process), Seen::Alive(_))
+        here.view_of(&turn.place, false) == View::Clear && matches!(process::look_at(&turn.process), Liveness::Alive(_))
     };
     store.keep_turns(lives);
     store.turns().iter().any(|turn| fences.contains(&&turn.fence))
@@ -31,7 +31,7 @@ pub(crate) fn somebody_waits(store: &mut Store, here: &Place, fences: &[&FenceNa
 impl Operator {
     /// The log under the lock, with the slot of `fence` free: waits for the push in it, for as long as a push would,
     /// and before every push that comes meanwhile.
-    pub(crate) fn lock_when_free(&self, fence: &FenceName) -> Result<Store, Failure> {
+    pub(crate) fn lock_when_free(&self, fence: &FenceName) -> Result<Store, CommandError> {
         let wait = self.settings.rules(fence).map_or_else(|| Rules::for_repo().wait, |rules| rules.wait);
         let start = Instant::now();
         let me = process::this();
@@ -70,7 +70,7 @@ impl Operator {
         store: &Store,
         flight: &InFlight,
         lookout: Lookout<'_>,
-    ) -> Result<Option<rustix::fd::OwnedFd>, Failure> {
+    ) -> Result<Option<rustix::fd::OwnedFd>, CommandError> {
         let plan = store.plan_of(flight)?;
         let bound = slot::bound_of(flight, &self.settings);
         let fate = slot::fate_of(flight, &plan, lookout, bound, &self.repository);
@@ -81,8 +81,8 @@ impl Operator {
     }
 }
 
-fn still_in_flight(flight: &InFlight, fence: &FenceName) -> Failure {
-    Failure::Other {
+fn still_in_flight(flight: &InFlight, fence: &FenceName) -> CommandError {
+    CommandError::Other {
         what: format!(
             "a push has been in flight for longer than fence.wait: {}. Nothing was changed",
             slot::describe(flight, fence)

@@ -23,7 +23,7 @@ impl From<Reject> for Refusal {
 }
 
 #[derive(Serialize)]
-struct ForPrograms<'a> {
+struct RefusalJson<'a> {
     verdict: &'static str,
     code: git_fence_core::Code,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub(crate) fn waited(time: Duration) {
 
 fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> String {
     let Refusal { reject, fence, token, mark } = refusal;
-    let for_programs = ForPrograms {
+    let for_programs = RefusalJson {
         verdict,
         code: reject.code(),
         fence: fence.as_ref(),

@@ -1,6 +1,6 @@
 //! Asking git itself, and changing its configuration through it.
 
-use crate::{commands::failure::Failure, repository::Repository};
+use crate::{commands::failure::CommandError, repository::Repository};
 use git_fence_core::text;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -12,13 +12,13 @@ use std::{
 };
 
 /// Runs git where receive-pack runs hooks, so that a relative `core.hooksPath` counts from there.
-pub(crate) fn ask(git_dir: &Path, args: &[&str]) -> Result<Vec<u8>, Failure> {
+pub(crate) fn ask(git_dir: &Path, args: &[&str]) -> Result<Vec<u8>, CommandError> {
     let ran = start(git_dir, args)?;
     if ran.status.success() { Ok(ran.stdout) } else { Err(failed(args, text::one_line(&ran.stderr, 200))) }
 }
 
 /// The same, where "there is none" is an answer and not a failure.
-fn ask_for_values(git_dir: &Path, args: &[&str]) -> Result<Vec<String>, Failure> {
+fn ask_for_values(git_dir: &Path, args: &[&str]) -> Result<Vec<String>, CommandError> {
     let ran = start(git_dir, args)?;
     match ran.status.code() {
         Some(0) => {
@@ -32,14 +32,14 @@ fn ask_for_values(git_dir: &Path, args: &[&str]) -> Result<Vec<String>, Failure>
     }
 }
 
-fn start(git_dir: &Path, args: &[&str]) -> Result<Output, Failure> {
+fn start(git_dir: &Path, args: &[&str]) -> Result<Output, CommandError> {
     let ran = Command::new("git").arg("--git-dir=.").args(args).current_dir(git_dir).output();
     ran.map_err(|e| failed(args, e.to_string()))
 }
 
 /// Runs git as the owner of the repository, whoever runs this: what it writes there must be the owner's, or
 /// the next push cannot write beside it. Commits are made in the name of `author`.
-pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author: &str) -> Result<String, Failure> {
+pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author: &str) -> Result<String, CommandError> {
     let dir = &repository.common_dir;
     let mut git = Command::new("git");
     git.arg("--git-dir=.").args(args).current_dir(dir);
@@ -58,8 +58,8 @@ pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author:
 }
 
 /// Root works for others, and git follows links: where root runs this, git runs as the owner of `dir`.
-fn as_owner_of(dir: &Path, git: &mut Command) -> Result<(), Failure> {
-    let owner = fs::metadata(dir).map_err(Failure::io("read", dir))?;
+fn as_owner_of(dir: &Path, git: &mut Command) -> Result<(), CommandError> {
+    let owner = fs::metadata(dir).map_err(CommandError::io("read", dir))?;
     if rustix::process::geteuid().is_root() && owner.uid() != 0 {
         // Its own home may be closed to them, and git fails then.
         git.uid(owner.uid()).gid(owner.gid()).env("HOME", dir).env_remove("XDG_CONFIG_HOME");
@@ -67,13 +67,13 @@ fn as_owner_of(dir: &Path, git: &mut Command) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failed(args: &[&str], why: String) -> Failure {
-    Failure::Git { doing: args.join(" "), why }
+fn failed(args: &[&str], why: String) -> CommandError {
+    CommandError::Git { doing: args.join(" "), why }
 }
 
 /// Whether git trusts the repository's owner: where it does not, no push of this user gets through,
 /// and nothing of the repository's configuration should be believed either.
-pub(crate) fn trusts(repository: &Repository) -> Result<(), Failure> {
+pub(crate) fn trusts(repository: &Repository) -> Result<(), CommandError> {
     // Root may, and what it makes is given to the owner.
     if rustix::process::geteuid().is_root() {
         return Ok(());
@@ -84,7 +84,7 @@ pub(crate) fn trusts(repository: &Repository) -> Result<(), Failure> {
         return Ok(());
     }
     let dir = shell_quoted(&repository.common_dir.display().to_string());
-    Err(Failure::Other {
+    Err(CommandError::Other {
         what: format!("git does not trust the repository {dir}: it belongs to somebody else"),
         hint: format!("run this as its owner, or trust it with  git config --global --add safe.directory {dir}"),
     })
@@ -98,7 +98,7 @@ pub(crate) fn scope_of(git_dir: &Path, key: &str) -> Option<String> {
 
 /// What a setting is to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wish {
+pub(crate) struct WantedSetting {
     pub(crate) key: String,
     pub(crate) value: String,
     /// Whether it is one of many values, or the only one.
@@ -109,17 +109,17 @@ pub(crate) struct Wish {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Change {
     #[serde(flatten)]
-    pub(crate) wish: Wish,
+    pub(crate) wish: WantedSetting,
     before: Vec<String>,
 }
 
-impl Wish {
-    pub(crate) fn one(key: &str, value: &str) -> Wish {
-        Wish { key: key.to_owned(), value: value.to_owned(), many: false }
+impl WantedSetting {
+    pub(crate) fn one(key: &str, value: &str) -> WantedSetting {
+        WantedSetting { key: key.to_owned(), value: value.to_owned(), many: false }
     }
 
-    pub(crate) fn many(key: impl Into<String>, value: &str) -> Wish {
-        Wish { key: key.into(), value: value.to_owned(), many: true }
+    pub(crate) fn many(key: impl Into<String>, value: &str) -> WantedSetting {
+        WantedSetting { key: key.into(), value: value.to_owned(), many: true }
     }
 
     /// Whether it is so already, at whatever level.
@@ -135,7 +135,7 @@ impl Wish {
     }
 
     /// What is to be changed for it in the repository's own configuration.
-    pub(crate) fn plan(self, repository: &Repository) -> Result<Change, Failure> {
+    pub(crate) fn plan(self, repository: &Repository) -> Result<Change, CommandError> {
         let before = local_values(repository, &self.key)?;
         Ok(Change { wish: self, before })
     }
@@ -143,14 +143,14 @@ impl Wish {
 
 impl Change {
     /// Makes it.
-    pub(crate) fn make(&self, repository: &Repository) -> Result<(), Failure> {
-        let Wish { key, value, many } = &self.wish;
+    pub(crate) fn make(&self, repository: &Repository) -> Result<(), CommandError> {
+        let WantedSetting { key, value, many } = &self.wish;
         edit(repository, &[if *many { "--add" } else { "--replace-all" }, key, value])
     }
 
     /// Puts back what stood there before, unless somebody has changed it since. Says whether it did.
-    pub(crate) fn undo(&self, repository: &Repository) -> Result<bool, Failure> {
-        let Wish { key, value, many } = &self.wish;
+    pub(crate) fn undo(&self, repository: &Repository) -> Result<bool, CommandError> {
+        let WantedSetting { key, value, many } = &self.wish;
         let now = local_values(repository, key)?;
         if *many {
             let is_there = now.contains(value) && !self.before.contains(value);
@@ -175,12 +175,12 @@ impl Change {
     }
 }
 
-fn local_values(repository: &Repository, key: &str) -> Result<Vec<String>, Failure> {
+fn local_values(repository: &Repository, key: &str) -> Result<Vec<String>, CommandError> {
     ask_for_values(&repository.common_dir, &["config", "--local", "-z", "--get-all", key])
 }
 
 /// Changes the repository's own configuration, as its owner.
-fn edit(repository: &Repository, args: &[&str]) -> Result<(), Failure> {
+fn edit(repository: &Repository, args: &[&str]) -> Result<(), CommandError> {
     let (dir, args) = (&repository.common_dir, &[&["config", "--local"], args].concat()[..]);
     let mut git = Command::new("git");
     git.arg("--git-dir=.").args(args).current_dir(dir);

@@ -76,8 +76,8 @@ impl Repository {
             let mut symbolic = Vec::new();
             for (at, target) in open.into_iter().zip(targets) {
                 match target {
-                    Some(Found::Value(value)) => resolved[at].value = Some(value),
-                    Some(Found::Symbolic(next)) => {
+                    Some(RefContent::Value(value)) => resolved[at].value = Some(value),
+                    Some(RefContent::Symbolic(next)) => {
                         resolved[at].names.push(next);
                         symbolic.push(at);
                     }
@@ -93,10 +93,10 @@ impl Repository {
         Err(RefError::Unreadable(endless, format!("it leads through more than {DEEPEST} symbolic refs")))
     }
 
-    fn look_up_in_files(&self, names: &[RefName]) -> Result<Vec<Option<Found>>, RefError> {
+    fn look_up_in_files(&self, names: &[RefName]) -> Result<Vec<Option<RefContent>>, RefError> {
         let names = names.iter().map(full_name).collect::<Result<Vec<_>, _>>()?;
         let mut found = names.iter().map(|name| self.look_up_loose(name)).collect::<Result<Vec<_>, _>>()?;
-        let is_missing = |found: &Option<Found>| found.is_none();
+        let is_missing = |found: &Option<RefContent>| found.is_none();
         let packed = if found.iter().any(is_missing) { self.open_packed_refs()? } else { None };
         if let Some(packed) = packed {
             for (found, name) in found.iter_mut().zip(&names).filter(|(found, _)| is_missing(found)) {
@@ -106,7 +106,7 @@ impl Repository {
         Ok(found)
     }
 
-    fn look_up_loose(&self, name: &FullName) -> Result<Option<Found>, RefError> {
+    fn look_up_loose(&self, name: &FullName) -> Result<Option<RefContent>, RefError> {
         let ref_name = || RefName::new(name.as_bstr().to_vec());
         let path = self.common_dir.join(OsStr::from_bytes(name.as_bstr()));
         let content = match read_without_following(&path) {
@@ -119,18 +119,18 @@ impl Repository {
             Err(e) => return Err(RefError::Unreadable(ref_name(), e.to_string())),
         };
         let reference = Reference::try_from_path(name.clone(), &content, self.object_hash).ok();
-        let found = reference.and_then(|reference| Found::in_target(reference.target));
+        let found = reference.and_then(|reference| RefContent::in_target(reference.target));
         let nothing = || RefError::Unreadable(ref_name(), "its file holds neither an object id nor a ref".to_owned());
         found.map(Some).ok_or_else(nothing)
     }
 
-    fn look_up_link(&self, path: &Path, name: &RefName) -> Result<Option<Found>, RefError> {
+    fn look_up_link(&self, path: &Path, name: &RefName) -> Result<Option<RefContent>, RefError> {
         let target = fs::read_link(path).map_err(|e| RefError::Unreadable(name.clone(), e.to_string()))?;
         let target = RefName::new(target.as_os_str().as_bytes());
         if !is_possible(&target) {
             return Err(RefError::Unreadable(name.clone(), "it is a link to something that is no ref".to_owned()));
         }
-        Ok(Some(Found::Symbolic(target)))
+        Ok(Some(RefContent::Symbolic(target)))
     }
 
     fn open_packed_refs(&self) -> Result<Option<packed::Buffer>, RefError> {
@@ -142,15 +142,15 @@ impl Repository {
         opened.map(Some).map_err(|e| RefError::Packed { path, why: e.to_string() })
     }
 
-    fn look_up_packed(&self, packed: &packed::Buffer, name: &FullName) -> Result<Option<Found>, RefError> {
+    fn look_up_packed(&self, packed: &packed::Buffer, name: &FullName) -> Result<Option<RefContent>, RefError> {
         let unreadable =
             |e: gix::Error| RefError::Packed { path: self.common_dir.join("packed-refs"), why: e.to_string() };
         let found = packed.try_find(name.as_ref()).map_err(unreadable)?;
-        Ok(found.and_then(|reference| Found::in_target(Target::Object(reference.target()))))
+        Ok(found.and_then(|reference| RefContent::in_target(Target::Object(reference.target()))))
     }
 
     /// Reftables are git's own: `for-each-ref` lists what is there, all but dangling symbolic refs.
-    fn look_up_through_git(&self, names: &[RefName]) -> Result<Vec<Option<Found>>, RefError> {
+    fn look_up_through_git(&self, names: &[RefName]) -> Result<Vec<Option<RefContent>>, RefError> {
         let mut listing = self.git();
         listing.args(["for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)"]);
         for name in names {
@@ -160,12 +160,12 @@ impl Repository {
             }
         }
         let listing = run(&mut listing, b"")?;
-        let mut listed: HashMap<&[u8], Found> = HashMap::new();
+        let mut listed: HashMap<&[u8], RefContent> = HashMap::new();
         for line in listing.stdout.lines() {
             let fields: Vec<&[u8]> = line.split(|b| *b == 0).collect();
             let [name, id, target] = fields[..] else { return Err(RefError::Git(text::quoted(line))) };
             let found = if target.is_empty() {
-                Found::Value(ObjectId::parse(id).ok().flatten().ok_or_else(|| RefError::Git(text::quoted(line)))?)
+                RefContent::Value(ObjectId::parse(id).ok().flatten().ok_or_else(|| RefError::Git(text::quoted(line)))?)
             } else {
                 self.symbolic_ref_through_git(name)?
             };
@@ -196,9 +196,9 @@ impl Repository {
     }
 
     /// Where a symbolic ref points, one step: `for-each-ref` shows only where the last step ends.
-    fn symbolic_ref_through_git(&self, name: &[u8]) -> Result<Found, RefError> {
+    fn symbolic_ref_through_git(&self, name: &[u8]) -> Result<RefContent, RefError> {
         let asked = run(self.git().args(["symbolic-ref", "--no-recurse"]).arg(OsStr::from_bytes(name)), b"")?;
-        Ok(Found::Symbolic(RefName::new(asked.stdout.trim_end())))
+        Ok(RefContent::Symbolic(RefName::new(asked.stdout.trim_end())))
     }
 
     fn git(&self) -> Command {
@@ -209,17 +209,19 @@ impl Repository {
 }
 
 #[derive(Debug, Clone)]
-enum Found {
+enum RefContent {
     Value(ObjectId),
     Symbolic(RefName),
 }
 
-impl Found {
+impl RefContent {
     /// Nothing where the ref holds the null id, which git calls a broken ref.
-    fn in_target(target: Target) -> Option<Found> {
+    fn in_target(target: Target) -> Option<RefContent> {
         match target {
-            Target::Symbolic(name) => Some(Found::Symbolic(RefName::new(name.as_bstr().to_vec()))),
-            Target::Object(id) => ObjectId::parse(id.to_hex().to_string().as_bytes()).ok().flatten().map(Found::Value),
+            Target::Symbolic(name) => Some(RefContent::Symbolic(RefName::new(name.as_bstr().to_vec()))),
+            Target::Object(id) => {
+                ObjectId::parse(id.to_hex().to_string().as_bytes()).ok().flatten().map(RefContent::Value)
+            }
         }
     }
 }

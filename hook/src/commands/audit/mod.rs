@@ -8,10 +8,10 @@ pub(crate) mod table;
 use crate::{
     commands::{
         audit::{
-            select::{AuditArgs, Form},
+            select::{AuditArgs, AuditForm},
             table::Row,
         },
-        failure::{self, Failure},
+        failure::{self, CommandError},
         operator::tokens,
     },
     host::{surroundings::Environment, terminal},
@@ -38,7 +38,7 @@ use std::{
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// `git-fence-hook audit`: the lines that are asked for, in the form that is asked for.
-pub(crate) fn run(args: &AuditArgs, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(args: &AuditArgs, environment: &Environment) -> Result<(), CommandError> {
     let repository = Repository::find(&args.repository, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &AuditArgs, environment: &Environment) -> Result<(), Fai
 }
 
 /// Goes on showing lines as they come, for as long as somebody reads.
-fn follow(mut tail: Tail, dir: &FenceDir, show: &mut Show) -> Result<(), Failure> {
+fn follow(mut tail: Tail, dir: &FenceDir, show: &mut Show) -> Result<(), CommandError> {
     loop {
         wait_for_lines()?;
         let read = tail.read_on(dir, |read| show.line(&read));
@@ -61,20 +61,20 @@ fn follow(mut tail: Tail, dir: &FenceDir, show: &mut Show) -> Result<(), Failure
 }
 
 /// Lets a moment pass, unless whoever reads the output leaves: nothing needs to be written to see that.
-fn wait_for_lines() -> Result<(), Failure> {
+fn wait_for_lines() -> Result<(), CommandError> {
     let stdout = io::stdout();
     // Asks for nothing, so it is told of errors and hang-ups only.
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
     match poll(&mut watched, Some(&LOOK_EVERY)) {
         Ok(0) | Err(Errno::INTR) => Ok(()),
-        Ok(_) => Err(Failure::ReaderGone),
-        Err(e) => Err(Failure::io("watch", "standard output")(e.into())),
+        Ok(_) => Err(CommandError::ReaderGone),
+        Err(e) => Err(CommandError::io("watch", "standard output")(e.into())),
     }
 }
 
 /// Shows lines on standard output, until that fails.
 struct Show {
-    form: Form,
+    form: AuditForm,
     filter: Filter,
     width: Option<usize>,
     out: BufWriter<io::StdoutLock<'static>>,
@@ -82,9 +82,9 @@ struct Show {
 }
 
 impl Show {
-    fn to_stdout(form: Form, filter: Filter) -> Show {
+    fn to_stdout(form: AuditForm, filter: Filter) -> Show {
         let mut out = BufWriter::new(io::stdout().lock());
-        let written = if form == Form::Csv { csv::header(&mut out) } else { Ok(()) };
+        let written = if form == AuditForm::Csv { csv::header(&mut out) } else { Ok(()) };
         Show { form, filter, width: terminal::width(io::stdout()), out, written }
     }
 
@@ -93,9 +93,9 @@ impl Show {
             return;
         }
         self.written = match self.form {
-            Form::Json => self.out.write_all(read.bytes).and_then(|()| self.out.write_all(b"\n")),
-            Form::Csv => csv::row(read.bytes, &mut self.out),
-            Form::Table => writeln!(self.out, "{}", row(read.line).show(self.width)),
+            AuditForm::Json => self.out.write_all(read.bytes).and_then(|()| self.out.write_all(b"\n")),
+            AuditForm::Csv => csv::row(read.bytes, &mut self.out),
+            AuditForm::Table => writeln!(self.out, "{}", row(read.line).show(self.width)),
         };
     }
 
@@ -109,7 +109,7 @@ impl Show {
 }
 
 /// `git-fence-hook audit verify`: says what is wrong, or how much is right.
-pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), CommandError> {
     let repository = Repository::find(dir, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
@@ -132,7 +132,7 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Failur
 
 /// Reads all of the log and whatever else speaks of it, and finds the first thing that is not as it was
 /// written. A torn last line is handed back: it is no damage.
-pub(crate) fn check(dir: &FenceDir, here: &Place) -> Result<Journal, Failure> {
+pub(crate) fn check(dir: &FenceDir, here: &Place) -> Result<Journal, CommandError> {
     let checkpoint = CheckpointFile::read(dir)?;
     let journal = history::read(dir, &here.boot, |_| {})?;
     match checkpoint {

@@ -47,18 +47,18 @@ struct Selection {
 
 /// The form in which lines are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum AuditForm {
     Table,
     Json,
     Csv,
 }
 
 impl AuditArgs {
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> AuditForm {
         match (self.json, self.csv) {
-            (true, _) => Form::Json,
-            (_, true) => Form::Csv,
-            (false, false) => Form::Table,
+            (true, _) => AuditForm::Json,
+            (_, true) => AuditForm::Csv,
+            (false, false) => AuditForm::Table,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
             gate::{Finding, Severity, install, quoted},
             lock,
         },
-        failure::{self, Failure},
+        failure::{self, CommandError},
         install::takeover::{self, Raise},
     },
     host::clock,
@@ -30,7 +30,7 @@ use std::{
 const LOCKS_LAST: Duration = Duration::from_secs(60);
 
 /// Everything that keeps the gate from deciding, or refs from moving.
-pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<Finding>, Failure> {
+pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<Finding>, CommandError> {
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
     let mut findings: Vec<Finding> = writable(repository, &dir).into_iter().collect();
@@ -48,7 +48,7 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
             }
             Some(journal.state)
         }
-        Err(Failure::Damage(found)) => {
+        Err(CommandError::Damage(found)) => {
             // What 'audit' finds need not be what a push comes across.
             let seen_by_push = history::current(&dir, &here.boot);
             findings.extend(match &seen_by_push {
@@ -200,7 +200,7 @@ fn leftovers(repository: &Repository, dir: &FenceDir) -> Vec<Finding> {
 }
 
 /// Leases that have granted more than the marks know: the log is older than the refs beside it.
-fn behind_leases(repository: &Repository, state: &State, settings: &Settings) -> Result<Vec<Finding>, Failure> {
+fn behind_leases(repository: &Repository, state: &State, settings: &Settings) -> Result<Vec<Finding>, CommandError> {
     let raises = takeover::read(repository, settings)?.raises;
     // A push that is not settled yet may have raised the mark already.
     let in_flight = |raise: &Raise| {

@@ -1,16 +1,16 @@
 //! Whether pushes come to the gate at all.
 
 use crate::{
-    commands::failure::Failure,
+    commands::failure::CommandError,
     host::{
-        hook_file::{self, Found, Part, is_executable},
+        hook_file::{self, HookFile, Part, is_executable},
         kept_hook,
         layout::{Layout, Site},
     },
     push::companion,
     repository::{
         Repository,
-        git::{self, Wish, shell_quoted},
+        git::{self, WantedSetting, shell_quoted},
         settings,
     },
 };
@@ -59,7 +59,7 @@ impl Finding {
 }
 
 /// What is wrong with the gate of a repository, as far as pushes would not even come to it: for `status`.
-pub(crate) fn flaws(repository: &Repository) -> Result<Vec<String>, Failure> {
+pub(crate) fn flaws(repository: &Repository) -> Result<Vec<String>, CommandError> {
     let bad = check(repository)?.into_iter().filter(|finding| finding.severity > Severity::Note);
     Ok(bad
         .map(|Finding { sentence, mend, .. }| match mend {
@@ -84,7 +84,7 @@ pub(crate) fn quoted(path: &Path) -> String {
 }
 
 /// Everything that keeps pushes from coming to the gate, or tokens from coming with them.
-pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, Failure> {
+pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, CommandError> {
     let site = Site::of(repository, None)?;
     let mut findings: Vec<Finding> = hook(repository, &site)?.into_iter().collect();
     findings.extend(companion(repository, &site)?);
@@ -94,7 +94,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, Failure> {
             format!("the gate is installed twice, also as '{}': every push waits for itself", second.display());
         findings.push(Finding::error("installed-twice", sentence, format!("rm {}", quoted(&second))));
     }
-    if !Wish::one("receive.advertisePushOptions", "true").is_fulfilled(repository) {
+    if !WantedSetting::one("receive.advertisePushOptions", "true").is_fulfilled(repository) {
         let sentence = "push options are not advertised: only trailers carry tokens";
         findings.push(Finding::warning("push-options-off", sentence, install(repository)));
     }
@@ -116,8 +116,8 @@ pub(crate) fn is_disabled(part: Part, repository: &Repository) -> bool {
 }
 
 /// The companion: without it a token that was spent could come back, so the gate refuses.
-fn companion(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure> {
-    if !matches!(Found::at(&site.hook(Part::Gate))?, Found::Ours(_)) {
+fn companion(repository: &Repository, site: &Site) -> Result<Option<Finding>, CommandError> {
+    if !matches!(HookFile::at(&site.hook(Part::Gate))?, HookFile::Ours(_)) {
         // There is no gate that would miss it.
         return Ok(None);
     }
@@ -133,12 +133,12 @@ fn companion(repository: &Repository, site: &Site) -> Result<Option<Finding>, Fa
     }))
 }
 
-fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure> {
+fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, CommandError> {
     let path = site.hook(Part::Gate);
     let shown = path.display();
     let mend = install(repository);
-    Ok(match Found::at(&path)? {
-        Found::Nothing => {
+    Ok(match HookFile::at(&path)? {
+        HookFile::Nothing => {
             let elsewhere =
                 repository.setting("core.hooksPath").filter(|_| !site.hooks().starts_with(&repository.common_dir));
             let why = elsewhere.map_or(String::new(), |_| " (core.hooksPath says to look there)".to_owned());
@@ -146,35 +146,37 @@ fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Failure
             let is_no_dir = site.hooks().exists() && !site.hooks().is_dir();
             Some(Finding::error("hook-missing", sentence, if is_no_dir { own_hooks(repository) } else { mend }))
         }
-        Found::NoHook => {
+        HookFile::NoHook => {
             let sentence = format!("'{shown}' is neither a file nor a link: git cannot run it");
             let away = quoted(&path.with_extension("moved-away"));
             Some(Finding::error("hook-not-a-file", sentence, format!("mv {} {away} && {mend}", quoted(&path))))
         }
-        Found::Others if hook_file::calls(Part::Gate, &path) => {
+        HookFile::Others if hook_file::calls(Part::Gate, &path) => {
             let sentence =
                 format!("the hook '{shown}' is not the gate's own but calls it: whether it always does is not known");
             Some(Finding { mend: None, ..Finding::note("hook-calls-gate", sentence, "") })
         }
-        Found::Others => {
+        HookFile::Others => {
             let sentence = format!("the hook '{shown}' is not the gate's own and does not call it: no push is checked");
             let kept = kept_hook::place_of(&path);
-            let is_in_the_way = Found::at(&kept)? != Found::Nothing && !kept_hook::is_the_same(&path);
+            let is_in_the_way = HookFile::at(&kept)? != HookFile::Nothing && !kept_hook::is_the_same(&path);
             let away = kept.parent().unwrap_or(&kept);
             let aside = format!("mv {} {} && {mend}", quoted(away), quoted(&away.with_extension("old")));
             Some(Finding::error("hook-not-ours", sentence, if is_in_the_way { aside } else { mend }))
         }
-        Found::Ours(_) if !is_executable(&path) => Some(Finding::error(
+        HookFile::Ours(_) if !is_executable(&path) => Some(Finding::error(
             "hook-not-executable",
             format!("the hook '{shown}' is not executable: no push is checked"),
             mend,
         )),
-        Found::Ours(_) if site.layout == Layout::Dispatcher && !is_executable(&site.door(Part::Gate)) => {
+        HookFile::Ours(_) if site.layout == Layout::Dispatcher && !is_executable(&site.door(Part::Gate)) => {
             let door = site.door(Part::Gate);
             let sentence = format!("git does not run the dispatcher '{}': no push is checked", door.display());
             Some(Finding::error("dispatcher-not-executable", sentence, format!("chmod +x {}", quoted(&door))))
         }
-        Found::Ours(content) => hook_file::program_in(&content).and_then(|program| self::program(repository, &program)),
+        HookFile::Ours(content) => {
+            hook_file::program_in(&content).and_then(|program| self::program(repository, &program))
+        }
     })
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod settings;
 use crate::{
     commands::{
         doctor::gate::{Finding, Severity},
-        failure::Failure,
+        failure::CommandError,
         fleet::{self, OneOrAll},
     },
     host::surroundings::Environment,
@@ -24,7 +24,7 @@ use std::{
 
 /// What `doctor` is asked.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct DoctorArgs {
     #[command(flatten)]
     place: OneOrAll,
     /// For programs: a line of JSON for each repository
@@ -33,7 +33,7 @@ pub(crate) struct Asked {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct Diagnosis {
     repository: String,
     /// Whether there is nothing worse than a note.
     sound: bool,
@@ -41,7 +41,7 @@ struct Report {
 }
 
 /// `git-fence-hook doctor`.
-pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(asked: &DoctorArgs, environment: &Environment) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     let mut all_sound = true;
     let dirs = if asked.place.recursive {
@@ -62,18 +62,18 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
         };
         let sound = findings.iter().all(|finding| finding.severity == Severity::Note);
         all_sound &= sound;
-        let report = Report { repository: dir.display().to_string(), sound, findings };
+        let report = Diagnosis { repository: dir.display().to_string(), sound, findings };
         if asked.json {
             writeln!(out, "{}", serde_json::to_string(&report).unwrap_or_default())?;
         } else {
             show(&report, &mut out)?;
         }
     }
-    if all_sound { Ok(()) } else { Err(Failure::Unsound) }
+    if all_sound { Ok(()) } else { Err(CommandError::Unsound) }
 }
 
 /// The worst first.
-fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, Failure> {
+fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, CommandError> {
     let repository = Repository::find(dir, environment)?;
     let (settings, mut findings) = settings::check(&repository);
     findings.extend(gate::check(&repository)?);
@@ -82,7 +82,7 @@ fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, Failur
     Ok(findings)
 }
 
-fn show(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn show(report: &Diagnosis, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{:<8}{}", if report.sound { "ok" } else { "unsound" }, report.repository)?;
     for Finding { name, severity, sentence, mend } in &report.findings {
         let severity = match severity {

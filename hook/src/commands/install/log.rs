@@ -2,13 +2,13 @@
 
 use crate::{
     commands::{
-        failure::{self, Failure},
+        failure::{self, CommandError},
         install::takeover::Raise,
     },
     host::{clock::Patience, surroundings::os_user},
     log::{
         files::FenceDir,
-        history::{self, Current},
+        history::{self, LiveLog},
         journal::Damage,
         store::{Durability, Store, StoreError},
     },
@@ -29,7 +29,7 @@ pub(crate) enum LogIs {
 }
 
 impl LogIs {
-    pub(crate) fn at(dir: &FenceDir) -> Result<LogIs, Failure> {
+    pub(crate) fn at(dir: &FenceDir) -> Result<LogIs, CommandError> {
         let boot = failure::here()?.boot;
         Ok(match read(dir, &boot) {
             Ok(whole) => whole,
@@ -59,22 +59,22 @@ impl LogIs {
 }
 
 fn read(dir: &FenceDir, boot: &str) -> Result<LogIs, Damage> {
-    let Current { journal, checkpoint_is_damaged } = history::current(dir, boot)?;
+    let LiveLog { journal, checkpoint_is_damaged } = history::current(dir, boot)?;
     let is_interrupted = checkpoint_is_damaged || !journal.torn.is_empty();
     Ok(if is_interrupted { LogIs::Interrupted(journal.state) } else { LogIs::Whole(journal.state) })
 }
 
 /// Nobody who may only read may hold the lock. Opening it is enough for that, and needs no waiting for who does.
-fn close_locks(dir: &FenceDir) -> Result<(), Failure> {
+fn close_locks(dir: &FenceDir) -> Result<(), CommandError> {
     for path in [dir.mutex(), dir.writer()].into_iter().filter(|path| dir.has(path)) {
-        dir.lock_file(&path).map_err(Failure::io("open", path))?;
+        dir.lock_file(&path).map_err(CommandError::io("open", path))?;
     }
     Ok(())
 }
 
 /// Begins the log or puts it right, and raises marks. Damage is handed back: it is no reason to leave
 /// the repository without a hook.
-pub(crate) fn begin_or_mend(dir: &FenceDir, log: LogIs, raises: Vec<Raise>) -> Result<Option<Damage>, Failure> {
+pub(crate) fn begin_or_mend(dir: &FenceDir, log: LogIs, raises: Vec<Raise>) -> Result<Option<Damage>, CommandError> {
     let boot = failure::here()?.boot;
     let patience = Patience::of(Duration::from_secs(30), Instant::now());
     close_locks(dir)?;

@@ -9,7 +9,7 @@ pub(crate) mod uninstall;
 
 use crate::{
     commands::{
-        failure::Failure,
+        failure::CommandError,
         fleet::{self, OneOrAll},
         install::{
             log::LogIs,
@@ -18,7 +18,7 @@ use crate::{
         },
     },
     host::{
-        hook_file::{self, Found, Part, Staged, is_executable},
+        hook_file::{self, HookFile, Part, Staged, is_executable},
         kept_hook,
         layout::{Layout, Site},
         surroundings::Environment,
@@ -27,7 +27,7 @@ use crate::{
     push::catch_up,
     repository::{
         Repository,
-        git::{self, Wish},
+        git::{self, WantedSetting},
         settings,
     },
 };
@@ -39,7 +39,7 @@ use std::{
 
 /// What `install` is asked.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct InstallArgs {
     #[command(flatten)]
     place: OneOrAll,
     /// Show every change and make none
@@ -70,21 +70,23 @@ fn name_and_pattern(text: &str) -> Result<(String, String), &'static str> {
     Ok((name.to_owned(), pattern.to_owned()))
 }
 
-impl Asked {
-    fn wishes(&self) -> Vec<Wish> {
-        let mut wishes = vec![Wish::one("receive.advertisePushOptions", "true")];
-        wishes.extend(self.observe.then(|| Wish::one("fence.mode", "observe")));
-        wishes.extend(self.allow_tokenless.then(|| Wish::one("fence.tokenless", "allow")));
-        wishes.extend(self.refs.iter().map(|pattern| Wish::many("fence.refs", pattern)));
-        wishes.extend(self.exempt.iter().map(|name| Wish::many("fence.exempt", name)));
-        wishes.extend(self.fence.iter().map(|(name, pattern)| Wish::many(format!("fence.{name}.refs"), pattern)));
+impl InstallArgs {
+    fn wishes(&self) -> Vec<WantedSetting> {
+        let mut wishes = vec![WantedSetting::one("receive.advertisePushOptions", "true")];
+        wishes.extend(self.observe.then(|| WantedSetting::one("fence.mode", "observe")));
+        wishes.extend(self.allow_tokenless.then(|| WantedSetting::one("fence.tokenless", "allow")));
+        wishes.extend(self.refs.iter().map(|pattern| WantedSetting::many("fence.refs", pattern)));
+        wishes.extend(self.exempt.iter().map(|name| WantedSetting::many("fence.exempt", name)));
+        wishes.extend(
+            self.fence.iter().map(|(name, pattern)| WantedSetting::many(format!("fence.{name}.refs"), pattern)),
+        );
         wishes.dedup();
         wishes
     }
 }
 
 /// `git-fence-hook install`.
-pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(asked: &InstallArgs, environment: &Environment) -> Result<(), CommandError> {
     if asked.place.recursive {
         return fleet::each_below(&asked.place.repository, |dir| {
             let job = Job::look(dir, asked, environment)?;
@@ -103,7 +105,7 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
     let job = Job::look(&asked.place.repository, asked, environment)?;
     let (lines, warnings) = (job.lines(if asked.dry_run { "would be done" } else { "done" }), job.warnings.clone());
     let done = if asked.dry_run { Ok(()) } else { job.carry_out() };
-    let is_done = matches!(done, Ok(()) | Err(Failure::Damage(_)));
+    let is_done = matches!(done, Ok(()) | Err(CommandError::Damage(_)));
     let mut out = io::stdout().lock();
     for line in lines.iter().filter(|_| is_done) {
         writeln!(out, "{line}")?;
@@ -120,14 +122,14 @@ struct Job {
     repository: Repository,
     fence_dir: FenceDir,
     log: LogIs,
-    wishes: Vec<Wish>,
+    wishes: Vec<WantedSetting>,
     raises: Vec<Raise>,
-    pieces: Vec<Piece>,
+    pieces: Vec<HookPlan>,
     warnings: Vec<String>,
 }
 
 impl Job {
-    fn look(dir: &Path, asked: &Asked, environment: &Environment) -> Result<Job, Failure> {
+    fn look(dir: &Path, asked: &InstallArgs, environment: &Environment) -> Result<Job, CommandError> {
         let repository = Repository::find(dir, environment)?;
         git::trusts(&repository)?;
         let fence_dir = FenceDir::at(repository.fence_dir());
@@ -138,12 +140,12 @@ impl Job {
         // Settings that do not parse would refuse every push: say so now.
         let settings = settings::read(&with(&wishes, &repository)?)?;
         let site = Site::of(&repository, asked.layout)?;
-        let pieces = Part::BOTH.into_iter().map(|part| Piece::look(part, &site)).collect::<Result<_, _>>()?;
+        let pieces = Part::BOTH.into_iter().map(|part| HookPlan::look(part, &site)).collect::<Result<_, _>>()?;
         let log = LogIs::at(&fence_dir)?;
         let Leases { mut raises, unreadable, at_the_end } = takeover::read(&repository, &settings)?;
         if let Some((lease, token)) = at_the_end.first() {
             let dir = git::shell_quoted(&repository.common_dir.display().to_string());
-            return Err(Failure::Other {
+            return Err(CommandError::Other {
                 what: format!("the lease '{lease}' {}", catch_up::no_tokens_left(*token)),
                 hint: format!("nothing was changed. Remove it,  git -C {dir} {},  and install", catch_up::mend(lease)),
             });
@@ -201,9 +203,9 @@ impl Job {
 
     /// The log first: a hook without its log refuses every push, a log without its hook refuses none.
     /// The hooks last, each by one rename. Whatever fails before that is as if it had never been tried.
-    fn carry_out(self) -> Result<(), Failure> {
+    fn carry_out(self) -> Result<(), CommandError> {
         let missing = self.pieces.iter().filter(|piece| !piece.is_there());
-        let staged = missing.map(Piece::stage).collect::<Result<Vec<_>, _>>()?;
+        let staged = missing.map(HookPlan::stage).collect::<Result<Vec<_>, _>>()?;
         let mut undo = Undo::of(&self.repository, &self.fence_dir);
         let damage = log::begin_or_mend(&self.fence_dir, self.log, self.raises)?;
         for wish in self.wishes.into_iter().filter(|wish| !wish.is_fulfilled(&self.repository)) {
@@ -214,11 +216,11 @@ impl Job {
         for change in &undo.changes {
             change.make(&self.repository)?;
         }
-        let keep = |(piece, staged): (&Piece, Staged)| {
+        let keep = |(piece, staged): (&HookPlan, Staged)| {
             let keeping = if piece.keeps_another() { Some(kept_hook::keep(&piece.hook)?) } else { None };
             Ok((staged, keeping))
         };
-        for (staged, keeping) in staged.into_iter().map(keep).collect::<Result<Vec<_>, Failure>>()? {
+        for (staged, keeping) in staged.into_iter().map(keep).collect::<Result<Vec<_>, CommandError>>()? {
             staged.put_in_place()?;
             if let Some(keeping) = keeping {
                 keeping.for_good();
@@ -231,41 +233,41 @@ impl Job {
 }
 
 /// One of our hooks, and what stands in its place.
-struct Piece {
+struct HookPlan {
     part: Part,
     hook: PathBuf,
-    found: Found,
+    found: HookFile,
     content: Vec<u8>,
 }
 
-impl Piece {
-    fn look(part: Part, site: &Site) -> Result<Piece, Failure> {
+impl HookPlan {
+    fn look(part: Part, site: &Site) -> Result<HookPlan, CommandError> {
         if let Some(objection) = site.objection(part)? {
             return Err(objection);
         }
         let hook = site.hook(part);
-        Ok(Piece { part, found: Found::at(&hook)?, content: hook_file::content(part)?, hook })
+        Ok(HookPlan { part, found: HookFile::at(&hook)?, content: hook_file::content(part)?, hook })
     }
 
     fn is_there(&self) -> bool {
         match &self.found {
-            Found::Ours(content) => *content == self.content && is_executable(&self.hook),
-            Found::Others => self.part == Part::Companion && hook_file::calls(self.part, &self.hook),
-            Found::Nothing | Found::NoHook => false,
+            HookFile::Ours(content) => *content == self.content && is_executable(&self.hook),
+            HookFile::Others => self.part == Part::Companion && hook_file::calls(self.part, &self.hook),
+            HookFile::Nothing | HookFile::NoHook => false,
         }
     }
 
     fn keeps_another(&self) -> bool {
-        self.found == Found::Others && !self.is_there()
+        self.found == HookFile::Others && !self.is_there()
     }
 
-    fn stage(&self) -> Result<(&Piece, Staged), Failure> {
+    fn stage(&self) -> Result<(&HookPlan, Staged), CommandError> {
         Ok((self, Staged::beside(&self.hook, &self.content)?))
     }
 }
 
 /// The configuration as it will be.
-fn with(wishes: &[Wish], repository: &Repository) -> Result<gix::config::File, Failure> {
+fn with(wishes: &[WantedSetting], repository: &Repository) -> Result<gix::config::File, CommandError> {
     let mut config = repository.config.clone();
     for wish in wishes.iter().filter(|wish| !wish.is_fulfilled(repository)) {
         let (section, rest) = wish.key.split_once('.').unwrap_or((&wish.key, ""));
@@ -274,7 +276,7 @@ fn with(wishes: &[Wish], repository: &Repository) -> Result<gix::config::File, F
             section.push(name, Some(wish.value.as_str().into()))?;
             Ok(())
         });
-        added.map_err(|e| Failure::Other {
+        added.map_err(|e| CommandError::Other {
             what: format!("'{}' cannot be a setting: {e}", wish.key),
             hint: "a fence's name is made of a-z, 0-9, '.', '_' and '-'".to_owned(),
         })?;

@@ -4,7 +4,7 @@
 //! would let their former holders in again.
 
 use crate::{
-    commands::failure::Failure,
+    commands::failure::CommandError,
     repository::{Repository, git},
 };
 use git_fence_core::{Accept, Event, FenceName, Lease, LeasePart, Mark, RefName, Settings, State, Token, TokenKind};
@@ -46,7 +46,7 @@ pub(crate) struct Leases {
 }
 
 /// Reads the leases of `repository`.
-pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<Leases, Failure> {
+pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<Leases, CommandError> {
     let format = "--format=%(refname)%00%(contents)%00";
     let listed = git::ask(&repository.common_dir, &["for-each-ref", format, "refs/fence/*/lease"])?;
     let mut fields = listed.split(|b| *b == 0);

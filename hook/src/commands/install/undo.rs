@@ -1,7 +1,7 @@
 //! What installing has changed besides the hook: taken back if it fails, and by `uninstall`.
 
 use crate::{
-    commands::failure::Failure,
+    commands::failure::CommandError,
     host::clock::Patience,
     log::{
         files::FenceDir,
@@ -26,14 +26,14 @@ pub(crate) struct Alone {
 
 /// Waits until nobody else installs or uninstalls here. A file in `fence/` is locked for that, which others cannot
 /// open, and not the repository's directory, which every reader can; it is gone again when it is let go.
-pub(crate) fn alone_in(dir: &FenceDir) -> Result<Alone, Failure> {
+pub(crate) fn alone_in(dir: &FenceDir) -> Result<Alone, CommandError> {
     let patience = Patience::of(Duration::from_secs(60), Instant::now());
     loop {
-        let made = dir.make().map_err(Failure::io("make", dir.path()))?;
+        let made = dir.make().map_err(CommandError::io("make", dir.path()))?;
         match lock_file(dir, &dir.installing(), &patience) {
             Ok(locked) => return Ok(Alone { dir: dir.clone(), made, _locked: locked }),
             Err(LockError::Held(held)) => {
-                return Err(Failure::Other {
+                return Err(CommandError::Other {
                     what: format!("somebody else is installing here: {held}"),
                     hint: "try again when they are done".to_owned(),
                 });
@@ -41,7 +41,7 @@ pub(crate) fn alone_in(dir: &FenceDir) -> Result<Alone, Failure> {
             // Whoever was here has failed, and has taken the directory away again.
             Err(LockError::Io { source, .. })
                 if source.kind() == io::ErrorKind::NotFound && !patience.left().is_zero() => {}
-            Err(LockError::Io { path, source }) => return Err(Failure::io("lock", path)(source)),
+            Err(LockError::Io { path, source }) => return Err(CommandError::io("lock", path)(source)),
         }
     }
 }
@@ -73,7 +73,7 @@ impl<'a> Undo<'a> {
     }
 
     /// Writes the changes down for `uninstall`.
-    pub(crate) fn write_down(&self) -> Result<(), Failure> {
+    pub(crate) fn write_down(&self) -> Result<(), CommandError> {
         if self.changes.is_empty() {
             return Ok(());
         }
@@ -81,7 +81,7 @@ impl<'a> Undo<'a> {
         all.extend(self.changes.iter().cloned());
         let path = self.fence_dir.changes();
         let bytes = serde_json::to_vec_pretty(&all).unwrap_or_default();
-        self.fence_dir.replace(&path, &bytes, false).map_err(Failure::io("write", path))
+        self.fence_dir.replace(&path, &bytes, false).map_err(CommandError::io("write", path))
     }
 
     /// All is done, and stays.
@@ -105,13 +105,13 @@ impl Drop for Undo<'_> {
 }
 
 /// What installing has changed so far.
-pub(crate) fn read_changes(dir: &FenceDir) -> Result<Vec<Change>, Failure> {
+pub(crate) fn read_changes(dir: &FenceDir) -> Result<Vec<Change>, CommandError> {
     let path = dir.changes();
     let bytes = match dir.read(&path) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(Vec::new()),
-        read => read.map_err(Failure::io("read", &path))?,
+        read => read.map_err(CommandError::io("read", &path))?,
     };
-    serde_json::from_slice(&bytes).map_err(|e| Failure::Other {
+    serde_json::from_slice(&bytes).map_err(|e| CommandError::Other {
         what: format!("'{}' cannot be read: {e}", path.display()),
         hint: "it says which settings installing has changed. Remove it, and look at  git config --local --list"
             .to_owned(),

@@ -2,13 +2,13 @@
 
 use crate::{
     commands::{
-        failure::Failure,
+        failure::CommandError,
         fleet::{self, OneOrAll},
         install::undo::{alone_in, read_changes},
         operator::Operator,
     },
     host::{
-        hook_file::{Found, Part},
+        hook_file::{HookFile, Part},
         kept_hook,
         layout::Site,
         surroundings::Environment,
@@ -26,13 +26,13 @@ use std::{
 
 /// What `uninstall` is asked.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct UninstallArgs {
     #[command(flatten)]
     place: OneOrAll,
 }
 
 /// `git-fence-hook uninstall`.
-pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(asked: &UninstallArgs, environment: &Environment) -> Result<(), CommandError> {
     if asked.place.recursive {
         return fleet::each_below(&asked.place.repository, |dir| {
             let lines = uninstall(dir, environment)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(asked: &Asked, environment: &Environment) -> Result<(), Failur
 }
 
 /// The hooks first: as soon as they are gone, nothing of the rest is needed. The log stays: it is a record.
-fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failure> {
+fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, CommandError> {
     let repository = Repository::find(dir, environment)?;
     git::trusts(&repository)?;
     let fence_dir = FenceDir::at(repository.fence_dir());
@@ -71,7 +71,7 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Failu
         }
     }
     if fence_dir.has(&fence_dir.changes()) {
-        fence_dir.remove(&fence_dir.changes()).map_err(Failure::io("remove", fence_dir.changes()))?;
+        fence_dir.remove(&fence_dir.changes()).map_err(CommandError::io("remove", fence_dir.changes()))?;
     }
     if !lines.is_empty() && fence_dir.has(&fence_dir.log()) {
         lines.push(format!(
@@ -95,16 +95,16 @@ fn settle_first(dir: &Path, fence_dir: &FenceDir, environment: &Environment) {
 }
 
 /// Takes one of our hooks away; what was there before comes back.
-fn take_out(hook: &Path) -> Result<Option<String>, Failure> {
-    Ok(match Found::at(hook)? {
+fn take_out(hook: &Path) -> Result<Option<String>, CommandError> {
+    Ok(match HookFile::at(hook)? {
         // Also where somebody has removed ours: the other one is still kept.
-        Found::Ours(_) | Found::Nothing if kept_hook::give_back(hook)? => {
+        HookFile::Ours(_) | HookFile::Nothing if kept_hook::give_back(hook)? => {
             Some(format!("hook      {}  is the one that was there before", hook.display()))
         }
-        Found::Ours(_) => {
-            files::remove(hook).map_err(Failure::io("remove", hook))?;
+        HookFile::Ours(_) => {
+            files::remove(hook).map_err(CommandError::io("remove", hook))?;
             Some(format!("hook      {}  removed", hook.display()))
         }
-        Found::Nothing | Found::Others | Found::NoHook => None,
+        HookFile::Nothing | HookFile::Others | HookFile::NoHook => None,
     })
 }

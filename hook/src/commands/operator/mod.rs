@@ -6,10 +6,10 @@ pub(crate) mod revoke;
 pub(crate) mod tokens;
 
 use crate::{
-    commands::failure::{self, Failure},
+    commands::failure::{self, CommandError},
     host::{
         clock::Patience,
-        process::{self, Seen},
+        process::{self, Liveness},
         surroundings::{Environment, os_user},
         syslog,
     },
@@ -35,7 +35,7 @@ const LONGEST_REASON: usize = 500;
 
 /// What an operator wants done to a fence, and why.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Order {
+pub(crate) struct OperatorArgs {
     /// The repository
     #[arg(default_value = ".")]
     repository: PathBuf,
@@ -47,9 +47,9 @@ pub(crate) struct Order {
     reason: String,
 }
 
-impl Order {
+impl OperatorArgs {
     /// Nothing is opened before there is a reason, and nothing done to a fence that is not there.
-    pub(crate) fn accept(&self, environment: &Environment) -> Result<(Operator, FenceName, String), Failure> {
+    pub(crate) fn accept(&self, environment: &Environment) -> Result<(Operator, FenceName, String), CommandError> {
         let reason = reason_given(&self.reason)?;
         let operator = Operator::at(&self.repository, environment)?;
         let fence = operator.fence(&self.fence)?;
@@ -66,7 +66,7 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    pub(crate) fn at(dir: &Path, environment: &Environment) -> Result<Operator, Failure> {
+    pub(crate) fn at(dir: &Path, environment: &Environment) -> Result<Operator, CommandError> {
         let repository = Repository::find(dir, environment)?;
         let settings = settings::read(&repository.config)?;
         let here = failure::here()?;
@@ -74,7 +74,7 @@ impl Operator {
     }
 
     /// The log under the lock, with everything settled that is over: marks are what they are.
-    pub(crate) fn lock(&self) -> Result<Store, Failure> {
+    pub(crate) fn lock(&self) -> Result<Store, CommandError> {
         let mut store = Store::lock(&self.fence_dir(), &self.here.boot, &Operator::patience())?;
         let lookout = Lookout { here: &self.here, watched: None };
         let settled = settle_what_is_over(&mut store, &self.repository, &self.settings, lookout, |_, _| true);
@@ -91,15 +91,15 @@ impl Operator {
     }
 
     /// Puts `event` on record, to stay, and lets the lock go.
-    pub(crate) fn commit(&self, mut store: Store, event: Event) -> Result<(), Failure> {
+    pub(crate) fn commit(&self, mut store: Store, event: Event) -> Result<(), CommandError> {
         store.append(event)?;
         syslog::announce(self.settings.syslog.as_ref(), &store.commit(Durability::Synced)?);
         Ok(())
     }
 
-    fn fence(&self, name: &str) -> Result<FenceName, Failure> {
+    fn fence(&self, name: &str) -> Result<FenceName, CommandError> {
         let unknown =
-            |why: String| Failure::Other { what: why, hint: "git-fence-hook status  lists the fences".to_owned() };
+            |why: String| CommandError::Other { what: why, hint: "git-fence-hook status  lists the fences".to_owned() };
         let fence = FenceName::parse(name.as_bytes()).map_err(|e| unknown(e.to_string()))?;
         match self.settings.rules(&fence) {
             Some(_) => Ok(fence),
@@ -109,11 +109,11 @@ impl Operator {
 }
 
 /// `git-fence-hook raise`: nothing at or below the new mark may write any more.
-pub(crate) fn raise(order: &Order, to: u64, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn raise(order: &OperatorArgs, to: u64, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
     let from = store.state().fence(&fence).mark;
-    let mark = Mark::at(to).filter(|mark| *mark > from).ok_or_else(|| Failure::Other {
+    let mark = Mark::at(to).filter(|mark| *mark > from).ok_or_else(|| CommandError::Other {
         what: format!("{to} is not above the mark {from} of fence '{fence}': nothing was changed"),
         hint: "raise it to a number above the mark, up to 9223372036854775807".to_owned(),
     })?;
@@ -125,17 +125,17 @@ pub(crate) fn raise(order: &Order, to: u64, environment: &Environment) -> Result
 
 /// `git-fence-hook lower`: tokens above the new mark may be used again. Only from the mark that the
 /// operator believes it to be: it may have moved since they looked.
-pub(crate) fn lower(order: &Order, to: u64, expect: u64, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn lower(order: &OperatorArgs, to: u64, expect: u64, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
     let from = store.state().fence(&fence).mark;
     if from.get() != expect {
-        return Err(Failure::Other {
+        return Err(CommandError::Other {
             what: format!("the mark of fence '{fence}' is {from}, not {expect}: nothing was changed"),
             hint: "look again with  git-fence-hook status  before you lower it".to_owned(),
         });
     }
-    let mark = Mark::at(to).filter(|mark| *mark < from).ok_or_else(|| Failure::Other {
+    let mark = Mark::at(to).filter(|mark| *mark < from).ok_or_else(|| CommandError::Other {
         what: format!("{to} is not below the mark {from} of fence '{fence}'"),
         hint: "lower it to a number from 0 up and below the mark".to_owned(),
     })?;
@@ -146,7 +146,7 @@ pub(crate) fn lower(order: &Order, to: u64, expect: u64, environment: &Environme
 }
 
 /// `git-fence-hook evict`: ends a stalled push in flight, so that others need not wait for it.
-pub(crate) fn evict(order: &Order, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn evict(order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
     let Some(flight) = store.state().fence(&fence).slot.first().map(|flight| (*flight).clone()) else {
@@ -154,13 +154,13 @@ pub(crate) fn evict(order: &Order, environment: &Environment) -> Result<(), Fail
         writeln!(io::stdout(), "fence '{fence}'  nothing is in flight")?;
         return Ok(());
     };
-    let cannot = |why: &str| Failure::Other {
+    let cannot = |why: &str| CommandError::Other {
         what: format!("the push in flight, {}, cannot be ended from here: {why}", flight.push),
         hint: "it counts as over when its refs have moved or fence.wait has passed".to_owned(),
     };
     let receive_pack = flight.receive_pack.filter(|_| slot::view_of(&flight, &operator.here) == View::Clear);
     let receive_pack = receive_pack.ok_or_else(|| cannot("its receive-pack cannot be seen"))?;
-    let Seen::Alive(Some(pidfd)) = process::look_at(&receive_pack) else {
+    let Liveness::Alive(Some(pidfd)) = process::look_at(&receive_pack) else {
         return Err(cannot("its receive-pack cannot be reached"));
     };
     process::ask_to_end(&pidfd).map_err(|e| cannot(&e.to_string()))?;
@@ -173,7 +173,7 @@ pub(crate) fn evict(order: &Order, environment: &Environment) -> Result<(), Fail
 }
 
 /// `git-fence-hook rotate`: moves the lines so far to a file of their own.
-pub(crate) fn rotate(dir: &Path, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn rotate(dir: &Path, environment: &Environment) -> Result<(), CommandError> {
     let operator = Operator::at(dir, environment)?;
     let archive = operator.lock()?.rotate(&operator.name)?;
     writeln!(io::stdout(), "lines so far  {}", archive.display())?;
@@ -181,10 +181,10 @@ pub(crate) fn rotate(dir: &Path, environment: &Environment) -> Result<(), Failur
 }
 
 /// A reason on record must say something.
-pub(crate) fn reason_given(reason: &str) -> Result<String, Failure> {
+pub(crate) fn reason_given(reason: &str) -> Result<String, CommandError> {
     let reason = text::one_line(reason.trim().as_bytes(), LONGEST_REASON);
     if reason.is_empty() {
-        return Err(Failure::Other {
+        return Err(CommandError::Other {
             what: "the reason is empty: nothing was changed".to_owned(),
             hint: "say why, for whoever reads the log:  --reason 'a test pushed token 999999'".to_owned(),
         });
@@ -192,9 +192,9 @@ pub(crate) fn reason_given(reason: &str) -> Result<String, Failure> {
     Ok(reason)
 }
 
-fn settling(error: SettlingError) -> Failure {
+fn settling(error: SettlingError) -> CommandError {
     match error {
         SettlingError::Store(e) => e.into(),
-        SettlingError::Refs(e) => Failure::Other { what: e.to_string(), hint: "look with  git fsck".to_owned() },
+        SettlingError::Refs(e) => CommandError::Other { what: e.to_string(), hint: "look with  git fsck".to_owned() },
     }
 }

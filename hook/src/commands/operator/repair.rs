@@ -6,7 +6,7 @@
 
 use crate::{
     commands::{
-        failure::Failure,
+        failure::CommandError,
         operator::{Operator, reason_given},
     },
     host::surroundings::Environment,
@@ -26,7 +26,7 @@ use std::{
 };
 
 /// Something that can be put right.
-enum Finding {
+enum Repairable {
     /// Made anew by whoever takes the lock next.
     NoMutex,
     /// Made again from the log.
@@ -43,26 +43,26 @@ enum Finding {
     Damaged(Damage),
 }
 
-impl Finding {
+impl Repairable {
     fn describe(&self) -> String {
         match self {
-            Finding::NoMutex => "the mutex is missing: it will be made".to_owned(),
-            Finding::DamagedCheckpoint => "the checkpoint is damaged: it will be made again from the log".to_owned(),
-            Finding::TornLine(bytes) => {
+            Repairable::NoMutex => "the mutex is missing: it will be made".to_owned(),
+            Repairable::DamagedCheckpoint => "the checkpoint is damaged: it will be made again from the log".to_owned(),
+            Repairable::TornLine(bytes) => {
                 format!("the last line is torn ({bytes} bytes): it was never acknowledged and will be set aside")
             }
-            Finding::LeftoverPlan(path) => {
+            Repairable::LeftoverPlan(path) => {
                 format!("'{}' belongs to no push in flight: it will be removed", path.display())
             }
-            Finding::LeftoverArchive(path) => format!(
+            Repairable::LeftoverArchive(path) => format!(
                 "'{}' was left by a rotation that was interrupted, and its lines are in the file after it, too: it will be removed",
                 path.display()
             ),
-            Finding::DamagedBefore(damage) => format!(
+            Repairable::DamagedBefore(damage) => format!(
                 "{damage}: the checkpoint is past that line, and marks are what they were. \
                  The lines so far will be moved, as they are, to a file of their own"
             ),
-            Finding::Damaged(damage) => format!(
+            Repairable::Damaged(damage) => format!(
                 "{damage}: the log will be taken as it is up to its last good line, and the rest set aside. \
                  What it no longer says is forgotten: marks may be lower than they were"
             ),
@@ -71,7 +71,7 @@ impl Finding {
 }
 
 /// `git-fence-hook repair`.
-pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Environment) -> Result<(), CommandError> {
     let operator = Operator::at(dir, environment)?;
     let dir = operator.fence_dir();
     let findings = look(&dir, &operator.here.boot)?;
@@ -84,23 +84,23 @@ pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Env
         return Ok(());
     }
     if !yes {
-        return Err(Failure::Other {
+        return Err(CommandError::Other {
             what: "nothing was changed".to_owned(),
             hint: "git-fence-hook repair --yes  does it; a damaged log also wants  --reason".to_owned(),
         });
     }
-    let damage = findings.iter().find(|it| matches!(it, Finding::Damaged(_) | Finding::DamagedBefore(_)));
+    let damage = findings.iter().find(|it| matches!(it, Repairable::Damaged(_) | Repairable::DamagedBefore(_)));
     match damage {
-        Some(Finding::Damaged(damage)) => adopt(&operator, damage, reason.unwrap_or_default())?,
-        Some(Finding::DamagedBefore(damage)) => move_away(&operator, damage, reason.unwrap_or_default())?,
+        Some(Repairable::Damaged(damage)) => adopt(&operator, damage, reason.unwrap_or_default())?,
+        Some(Repairable::DamagedBefore(damage)) => move_away(&operator, damage, reason.unwrap_or_default())?,
         _ => drop(operator.lock()?.commit(Durability::Synced)?),
     }
-    if findings.iter().any(|finding| matches!(finding, Finding::LeftoverArchive(_))) {
+    if findings.iter().any(|finding| matches!(finding, Repairable::LeftoverArchive(_))) {
         operator.lock()?.remove_leftovers()?;
     }
     for finding in &findings {
-        if let Finding::LeftoverPlan(path) = finding {
-            dir.remove(path).map_err(Failure::io("remove", path))?;
+        if let Repairable::LeftoverPlan(path) = finding {
+            dir.remove(path).map_err(CommandError::io("remove", path))?;
         }
     }
     writeln!(out, "done")?;
@@ -108,7 +108,7 @@ pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Env
 }
 
 /// Takes the log for what can be read of it.
-fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Failure> {
+fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), CommandError> {
     let reason = reason_given(reason)?;
     if let Damage::Line { line, .. } = damage {
         set_aside_from(*line, &operator.fence_dir())?;
@@ -119,7 +119,7 @@ fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Failu
 }
 
 /// Goes on in a new file, from what the checkpoint and the lines after it add up to.
-fn move_away(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Failure> {
+fn move_away(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), CommandError> {
     let reason = reason_given(reason)?;
     let mut store = operator.lock()?;
     store.append(Event::LogRepaired { found: damage.to_string(), reason, pusher: operator.name.clone() })?;
@@ -129,17 +129,17 @@ fn move_away(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), F
 
 /// Sets the log aside from line `seq` on: it may still be read, but it is not what was written. Nobody
 /// else writes meanwhile, since a log that is damaged refuses every push.
-fn set_aside_from(seq: u64, dir: &FenceDir) -> Result<(), Failure> {
+fn set_aside_from(seq: u64, dir: &FenceDir) -> Result<(), CommandError> {
     let log = dir.log();
-    let bytes = dir.read(&log).map_err(Failure::io("read", &log))?;
+    let bytes = dir.read(&log).map_err(CommandError::io("read", &log))?;
     let mut start = 0;
     for line in bytes.split_inclusive(|b| *b == b'\n') {
         let is_it = serde_json::from_slice::<Line>(line).is_ok_and(|line| line.seq == seq);
         if is_it && start > 0 {
             let aside = dir.free_name_for_torn(start as u64);
-            dir.replace(&aside, &bytes[start..], true).map_err(Failure::io("write", &aside))?;
-            let file = dir.open(&log, For::Writing).map_err(Failure::io("open", &log))?;
-            return file.set_len(start as u64).map_err(Failure::io("truncate", &log));
+            dir.replace(&aside, &bytes[start..], true).map_err(CommandError::io("write", &aside))?;
+            let file = dir.open(&log, For::Writing).map_err(CommandError::io("open", &log))?;
+            return file.set_len(start as u64).map_err(CommandError::io("truncate", &log));
         }
         start += line.len();
     }
@@ -147,10 +147,10 @@ fn set_aside_from(seq: u64, dir: &FenceDir) -> Result<(), Failure> {
 }
 
 /// What there is to put right, without changing anything.
-fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Finding>, Failure> {
+fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Repairable>, CommandError> {
     let mut findings = Vec::new();
     if !dir.has(&dir.mutex()) {
-        findings.push(Finding::NoMutex);
+        findings.push(Repairable::NoMutex);
     }
     let witness = Witness::look_up(dir);
     let witness = witness.as_ref().map(|witness| (witness, boot));
@@ -159,28 +159,28 @@ fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Finding>, Failure> {
     let is_seen = seen_by_push.is_err();
     let read = seen_by_push.and_then(|current| {
         if current.checkpoint_is_damaged {
-            findings.push(Finding::DamagedCheckpoint);
+            findings.push(Repairable::DamagedCheckpoint);
         }
         Journal::read(&history::open(dir)?, &dir.log(), Start::Beginning, witness, |_| {})
     });
-    findings.extend(history::leftovers(dir).unwrap_or_default().into_iter().map(Finding::LeftoverArchive));
+    findings.extend(history::leftovers(dir).unwrap_or_default().into_iter().map(Repairable::LeftoverArchive));
     match read {
         Ok(journal) => {
             if !journal.torn.is_empty() {
-                findings.push(Finding::TornLine(journal.torn.len()));
+                findings.push(Repairable::TornLine(journal.torn.len()));
             }
-            findings.extend(leftover_plans(dir, &journal.state)?.into_iter().map(Finding::LeftoverPlan));
+            findings.extend(leftover_plans(dir, &journal.state)?.into_iter().map(Repairable::LeftoverPlan));
         }
-        Err(damage @ Damage::Line { .. }) if !is_seen => findings.push(Finding::DamagedBefore(damage)),
-        Err(damage @ (Damage::Line { .. } | Damage::Cut { .. })) => findings.push(Finding::Damaged(damage)),
+        Err(damage @ Damage::Line { .. }) if !is_seen => findings.push(Repairable::DamagedBefore(damage)),
+        Err(damage @ (Damage::Line { .. } | Damage::Cut { .. })) => findings.push(Repairable::Damaged(damage)),
         Err(other) => return Err(other.into()),
     }
     Ok(findings)
 }
 
-fn leftover_plans(dir: &FenceDir, state: &State) -> Result<Vec<PathBuf>, Failure> {
+fn leftover_plans(dir: &FenceDir, state: &State) -> Result<Vec<PathBuf>, CommandError> {
     let needed: Vec<PathBuf> = state.in_flight.iter().map(|flight| dir.plan_of(flight.push)).collect();
-    let names = dir.names().map_err(Failure::io("list", dir.path()))?;
+    let names = dir.names().map_err(CommandError::io("list", dir.path()))?;
     let paths = names.iter().map(|name| dir.path().join(name));
     let is_plan =
         |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.starts_with("plan-"));

@@ -2,8 +2,8 @@
 
 use crate::{
     commands::{
-        failure::Failure,
-        operator::{Operator, Order},
+        failure::CommandError,
+        operator::{Operator, OperatorArgs},
     },
     host::{clock, surroundings::Environment},
     log::store::{Durability, Store},
@@ -18,7 +18,7 @@ use std::io::{self, Write as _};
 
 /// `git-fence-hook revoke`: the refs first, both in one transaction, then the log. Killed in between, the
 /// next push finds the lease where it was moved to.
-pub(crate) fn run(order: &Order, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let mut store = operator.lock_when_free(&fence)?;
     let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
@@ -29,7 +29,7 @@ pub(crate) fn run(order: &Order, environment: &Environment) -> Result<(), Failur
     }
     let Some(held) = store.state().fence(&fence).lease.filter(|lease| lease.is_held()).cloned() else {
         store.commit(Durability::Lazy)?;
-        return Err(Failure::Other {
+        return Err(CommandError::Other {
             what: format!("nobody holds the lease of fence '{fence}': nothing was changed"),
             hint: "git-fence-hook status  shows leases".to_owned(),
         });
@@ -49,13 +49,13 @@ pub(crate) fn revocation(
     rules: &Rules,
     held: &Standing,
     reason: &str,
-) -> Result<LeaseChange, Failure> {
+) -> Result<LeaseChange, CommandError> {
     let fence = &rules.fence;
     let mark = store.state().fence(fence).mark;
     let lease = Lease {
         format: Format::OneUse,
         id: LeaseId::of(random()?),
-        token: next_token(Some(held.lease.token), mark).ok_or_else(|| Failure::Other {
+        token: next_token(Some(held.lease.token), mark).ok_or_else(|| CommandError::Other {
             what: format!("fence '{fence}' has no tokens left"),
             hint: "git-fence-hook lower  makes room".to_owned(),
         })?,
@@ -90,7 +90,7 @@ fn move_refs(
     fence: &FenceName,
     (lease, before): (&ObjectId, Option<&ObjectId>),
     beat: &ObjectId,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let beat_ref = LeasePart::Beat.of(fence);
     let beat_before = operator.repository.ref_values([&beat_ref]).map_err(|e| refused(plan::unreadable(e)))?;
     let beat_before = beat_before.into_iter().next().flatten();
@@ -102,21 +102,21 @@ fn move_refs(
     Ok(())
 }
 
-fn write_commit(operator: &Operator, message: &str, parents: &[ObjectId]) -> Result<ObjectId, Failure> {
+fn write_commit(operator: &Operator, message: &str, parents: &[ObjectId]) -> Result<ObjectId, CommandError> {
     let git = |args: &[&str], input: &str| git::write(&operator.repository, args, input, &operator.name);
     let empty_tree = git(&["hash-object", "-w", "-t", "tree", "--stdin"], "")?;
     let mut args = vec!["commit-tree", &empty_tree, "-F", "-"];
     args.extend(parents.iter().flat_map(|parent| ["-p", parent.as_str()]));
     let id = git(&args, message)?;
-    ObjectId::parse(id.as_bytes()).ok().flatten().ok_or_else(|| Failure::Git {
+    ObjectId::parse(id.as_bytes()).ok().flatten().ok_or_else(|| CommandError::Git {
         doing: "commit-tree".to_owned(),
         why: format!("it answered {}", text::quoted(id.as_bytes())),
     })
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Failure> {
+fn random<const N: usize>() -> Result<[u8; N], CommandError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| Failure::Other {
+    getrandom::fill(&mut bytes).map_err(|e| CommandError::Other {
         what: format!("the kernel gives no random bytes: {e}"),
         hint: "nothing was changed".to_owned(),
     })?;
@@ -124,6 +124,6 @@ fn random<const N: usize>() -> Result<[u8; N], Failure> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
-pub(crate) fn refused(reject: Reject) -> Failure {
-    Failure::Other { what: reject.to_string(), hint: "nothing was changed".to_owned() }
+pub(crate) fn refused(reject: Reject) -> CommandError {
+    CommandError::Other { what: reject.to_string(), hint: "nothing was changed".to_owned() }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     commands::{
-        failure::Failure,
-        operator::{Operator, Order, revoke},
+        failure::CommandError,
+        operator::{Operator, OperatorArgs, revoke},
     },
     host::{clock, surroundings::Environment},
     log::store::Store,
@@ -14,16 +14,16 @@ use std::io::{self, Write as _};
 
 /// The kind that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Wanted {
+pub(crate) enum KindArg {
     Own,
     Lease,
 }
 
-impl From<Wanted> for TokenKind {
-    fn from(wanted: Wanted) -> TokenKind {
+impl From<KindArg> for TokenKind {
+    fn from(wanted: KindArg) -> TokenKind {
         match wanted {
-            Wanted::Own => TokenKind::Own,
-            Wanted::Lease => TokenKind::Lease,
+            KindArg::Own => TokenKind::Own,
+            KindArg::Lease => TokenKind::Lease,
         }
     }
 }
@@ -39,7 +39,7 @@ pub(crate) fn in_words(kind: Option<TokenKind>) -> &'static str {
 
 /// `git-fence-hook tokens`: from own ones to leases, and back. Whoever holds a lease loses it: nobody writes
 /// with it any more.
-pub(crate) fn run(wanted: Wanted, order: &Order, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(wanted: KindArg, order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let tokens = TokenKind::from(wanted);
     let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
@@ -52,7 +52,7 @@ pub(crate) fn run(wanted: Wanted, order: &Order, environment: &Environment) -> R
     let granted = standing.lease.map_or(Mark::default(), |lease| lease.lease.token.into());
     let mark = standing.mark.max(granted);
     if before == Some(tokens) && held.is_none() {
-        return Err(Failure::Other {
+        return Err(CommandError::Other {
             what: format!("fence '{fence}' takes tokens {} already: nothing was changed", in_words(before)),
             hint: "git-fence-hook status  shows the kind of each fence".to_owned(),
         });
@@ -69,10 +69,10 @@ pub(crate) fn run(wanted: Wanted, order: &Order, environment: &Environment) -> R
 }
 
 /// What the settings say counts, whatever is on record.
-fn agrees_with_settings(rules: &Rules, tokens: TokenKind) -> Result<(), Failure> {
+fn agrees_with_settings(rules: &Rules, tokens: TokenKind) -> Result<(), CommandError> {
     match rules.tokens.filter(|set| *set != tokens) {
         None => Ok(()),
-        Some(set) => Err(Failure::Other {
+        Some(set) => Err(CommandError::Other {
             what: format!("fence.tokens is {} for fence '{}', and settings count: nothing was changed", set.as_str(), rules.fence),
             hint: "take the setting away first:  git config --show-origin --get-regexp '^fence\\..*tokens$'  says where it stands".to_owned(),
         }),
@@ -80,7 +80,12 @@ fn agrees_with_settings(rules: &Rules, tokens: TokenKind) -> Result<(), Failure>
 }
 
 /// Takes the lease of the fence away from whoever holds it.
-fn take_away(operator: &Operator, store: &mut Store, rules: &Rules, reason: &str) -> Result<Option<Standing>, Failure> {
+fn take_away(
+    operator: &Operator,
+    store: &mut Store,
+    rules: &Rules,
+    reason: &str,
+) -> Result<Option<Standing>, CommandError> {
     let now = clock::stamp(&operator.here);
     let found = catch_up::look(&operator.repository, store.state(), rules, &now, &operator.name);
     if let Some(line) = found.map_err(revoke::refused)? {

@@ -6,7 +6,7 @@ pub(crate) mod prometheus;
 use crate::{
     commands::{
         audit::moment::Moment,
-        failure::{self, Failure},
+        failure::{self, CommandError},
         stats::figures::{Figures, LeaseFigures},
     },
     host::{clock, surroundings::Environment},
@@ -42,7 +42,7 @@ pub(crate) struct StatsArgs {
 }
 
 /// `git-fence-hook stats`.
-pub(crate) fn run(args: &StatsArgs, environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(args: &StatsArgs, environment: &Environment) -> Result<(), CommandError> {
     let repository = Repository::find(&args.repository, environment)?;
     let settings = settings::read(&repository.config)?;
     let here = failure::here()?;

@@ -46,11 +46,15 @@ mod rule;
 mod value;
 
 pub use lease::found::FoundLease;
+pub use lease::pushing::{HolderMove, Note, Pushing, PushingAnswer, PushingEnd, PushingNext, PushingStep, Whereabouts};
 pub use lease::record::{
     Beat, Format, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words,
     nonce_of, owner_name,
 };
 pub use lease::rule::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
+pub use lease::snapshot::{Ahead, LeaseSnapshot, Life, StoredLease, Version};
+pub use lease::store::{GateAnswer, GateSays, LeaseStore, Record, Swap, SwapRefused, Swapped};
+pub use lease::taking::{MOST_TRIES, Purpose, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal};
 pub use log::chain::{LineHash, hash_line};
 pub use log::event::{AskedRef, Event, LeaseLine, Line, Refused, Renewed, Stake, Who};
 pub use log::filter::Filter;

@@ -143,7 +143,7 @@ pub fn answer(bytes: &[u8]) {
     }
 }
 
-fn is_tame(verdict: Option<crate::store::answer::GateAnswer>) {
+fn is_tame(verdict: Option<git_fence_core::GateAnswer>) {
     let by = verdict.and_then(|verdict| verdict.holder);
     assert!(by.as_ref().is_none_or(|by| is_fit(&by.owner, 101)), "{by:?}");
 }

@@ -4,5 +4,9 @@
 //! Nothing in here reads a clock, draws a random number or knows where a lease is kept.
 
 pub(crate) mod found;
+pub(crate) mod pushing;
 pub(crate) mod record;
 pub(crate) mod rule;
+pub(crate) mod snapshot;
+pub(crate) mod store;
+pub(crate) mod taking;

@@ -5,5 +5,6 @@
 
 pub(crate) mod cli;
 pub(crate) mod context;
+pub(crate) mod pre_push;
 pub(crate) mod push;
 pub(crate) mod single;

@@ -3,23 +3,20 @@
 use crate::{
     commands::{
         context::{Context, LeaseArgs, Target, shown},
+        pre_push,
         single::Output,
     },
     failure::Failure,
-    git::{Git, How, pre_push, run},
-    lease::{
-        client::{Client, reasons},
-        held::LeaseDir,
-        holding::{Moved, Step},
-        taking::Taken,
-    },
+    git::{Git, How, run},
+    lease::{client::Client, held::LeaseDir, holding::Moved, taking::Taken},
     store::{
         answer::{PushAnswer, RefAnswer},
+        remote,
         sending::{Sending, plain_push},
     },
 };
 use clap::Args;
-use git_fence_core::{TRAILER, Token, text};
+use git_fence_core::{HolderMove, TRAILER, Token, text};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -96,7 +93,7 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure
     };
     match context.held(&place) {
         Ok((client, dir)) => {
-            let moved = client.push_held(&dir, Step::Advance, &mut along)?;
+            let moved = client.push_held(&dir, HolderMove::Advance, &mut along)?;
             said(moved, &client)
         }
         Err(Failure::Usage { .. }) => {
@@ -105,7 +102,7 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure
                 Taken::Ours(dir) => dir,
                 Taken::Theirs(by, _) => return Err(Failure::Held { fence: client.fence, by: Box::new(by) }),
             };
-            let pushed = client.push_held(&dir, Step::Release, &mut along).and_then(|moved| said(moved, &client));
+            let pushed = client.push_held(&dir, HolderMove::Release, &mut along).and_then(|moved| said(moved, &client));
             give_back(&client, &dir, pushed.is_ok());
             pushed
         }
@@ -151,7 +148,7 @@ fn said(moved: Moved, client: &Client) -> Result<Output, Failure> {
             let what = if moved.is_empty() && !old.is_empty() { "nothing new".to_owned() } else { shown.join(" ") };
             Ok(Output::new(format!("landed with token {token}: {what}"), &json))
         }
-        Moved::Refused { why, verdict } => Err(client.refused(verdict.as_ref(), &why)),
+        Moved::Refused(refused) => Err(client.refused(&refused)),
     }
 }
 
@@ -201,7 +198,7 @@ fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Va
             Ok(Output::new("nothing new: the remote has all of it", &json))
         }
         PushAnswer::Landed { .. } => Ok(Output::new(prose, json)),
-        PushAnswer::Refused { refs, verdict } => Err(client.refused(verdict.as_ref(), &reasons(refs))),
+        PushAnswer::Refused { refs, verdict } => Err(client.refused(&remote::refused(refs, verdict))),
         PushAnswer::NoOptions => Err(Failure::broken(
             format!("the remote {} takes no push options", text::in_quotes(&client.remote.name)),
             "put the token into the commit's message instead:  git fence push --token N --trailer",

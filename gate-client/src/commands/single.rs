@@ -9,9 +9,8 @@ use crate::{
         held::{CurrentLease, LeaseDir, Progress},
         taking::Taken,
     },
-    store::reading::Life,
 };
-use git_fence_core::{Lease, LeaseId, LeaseState, Reason, Token, few_words, text};
+use git_fence_core::{Lease, LeaseId, LeaseState, Life, Reason, Token, few_words, text};
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
@@ -232,7 +231,7 @@ pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Outp
         .map(|seen| {
             let Lease { id, token, owner, state, ttl, reason, words, .. } = &seen.lease;
             serde_json::json!({ "lease": id, "token": token, "owner": owner, "state": state, "ttl_s": ttl.duration().as_secs(),
-                "reason": reason, "words": words, "time": seen.time, "commit": seen.commit })
+                "reason": reason, "words": words, "time": seen.time, "commit": seen.at })
         })
         .collect();
     let after = [None].into_iter().chain(history.iter().map(Some));

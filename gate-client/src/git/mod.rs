@@ -3,9 +3,7 @@
 //! Called by everybody. Nothing in here knows of leases.
 
 pub(crate) mod address;
-pub(crate) mod lfs;
 pub(crate) mod local;
-pub(crate) mod pre_push;
 
 use crate::surroundings::Environment;
 use git_fence_core::text;

@@ -23,17 +23,17 @@ use crate::{
     lease::{
         client::Client,
         held::{HeldLease, LeaseDir},
-        holding::{Moved, Step},
+        holding::Moved,
     },
     run::{inside::lease_of, signals},
     store::{
         answer::refs_in,
-        objects::hash_of,
+        objects::{commit_of, hash_of},
         sending::{Sending, plain_push},
     },
     surroundings::Environment,
 };
-use git_fence_core::{Code, text};
+use git_fence_core::{Code, HolderMove, text};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::retry_on_intr,
@@ -211,9 +211,10 @@ impl Helper {
         let pushed = is_due.then(|| self.push_fenced(dir, &updates)).transpose();
         match pushed {
             Ok(None | Some(Moved::Landed { .. })) => answer.extend(updates.iter().flat_map(|update| ok(&update.to))),
-            Ok(Some(Moved::Refused { why, verdict })) => {
-                let code = verdict.and_then(|verdict| verdict.code);
-                answer.extend(updates.iter().flat_map(|update| error(&update.to, &reason_for(update, &why, code))));
+            Ok(Some(Moved::Refused(refused))) => {
+                let code = refused.gate.and_then(|gate| gate.code);
+                let reason = |update: &Update| reason_for(update, &refused.why, code);
+                answer.extend(updates.iter().flat_map(|update| error(&update.to, &reason(update))));
             }
             Err(failure) => {
                 say(&failure.prose());
@@ -240,7 +241,7 @@ impl Helper {
             other => other,
         })?;
         let client = self.client(dir, &held)?;
-        let pushed = client.push_held(dir, Step::Advance, &mut |sending: &mut Sending<'_>| {
+        let pushed = client.push_held(dir, HolderMove::Advance, &mut |sending: &mut Sending<'_>| {
             sending.refspecs = updates.iter().map(Update::refspec).collect();
             sending.options.extend_from_slice(self.options.push_options());
             sending.arguments = self.options.push_arguments(updates);
@@ -261,7 +262,7 @@ impl Helper {
         })?;
         // What was read of the lease is kept in the clone that it was taken in: `git-fence/leases/<id>`.
         let common_dir = dir.path().ancestors().nth(3).map(PathBuf::from).ok_or_else(|| gone(dir))?;
-        let hash = hash_of(&held.commit);
+        let hash = hash_of(&commit_of(&held.at)?);
         let mut git = self.git.clone();
         let mut settings = git.environment.settings();
         // What is wrong is said once, by the git that the user started.

@@ -11,20 +11,18 @@ use crate::{
         How,
         local::{Local, Remote},
     },
-    lease::held::{HeldLease, LeaseDir, home},
+    lease::held::HeldLease,
     random,
     store::{
-        answer::{GateAnswer, NotSent, RefAnswer},
-        objects::write_commit,
-        reading::{LeaseSnapshot, Mirror, SeenLease},
-        sending::Sending,
+        answer::{NotSent, RefAnswer},
+        reading::Mirror,
     },
 };
-use git_fence_core::{Beat, Code, FenceName, Lease, LeasePart, LeaseState, ObjectId, Reason, Secret, Stamp, text};
-use std::{
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
+use git_fence_core::{
+    Beat, Code, FenceName, GateAnswer, Lease, LeasePart, LeaseSnapshot, LeaseState, Reason, Stamp, StoredLease,
+    SwapRefused, text,
 };
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// A fence of a remote, seen from a clone.
 #[derive(Debug, Clone)]
@@ -39,9 +37,6 @@ pub(crate) struct Client {
     pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 
-/// How often somebody may come before us before we say that it is theirs.
-pub(crate) const MOST_TRIES: usize = 3;
-
 impl Client {
     /// What the remote shows of the lease: one connection.
     pub(crate) fn read(&self) -> Result<LeaseSnapshot, Failure> {
@@ -53,49 +48,11 @@ impl Client {
         Mirror::open(&self.local, &self.remote, &self.fence)
     }
 
-    pub(crate) fn write_lease(
-        &self,
-        dir: &LeaseDir,
-        lease: &Lease,
-        parent: Option<&ObjectId>,
-        proof: Option<&Secret>,
-    ) -> Result<ObjectId, Failure> {
-        let message = lease.message(&self.fence, proof);
-        write_commit(&dir.objects(), self.local.hash, &lease.owner, parent, &message, self.clock.now().unix_ms)
-    }
-
-    pub(crate) fn write_beat(
-        &self,
-        dir: &LeaseDir,
-        beat: &Beat,
-        owner: &str,
-        proof: Option<&Secret>,
-    ) -> Result<ObjectId, Failure> {
-        let message = beat.message(&self.fence, proof);
-        write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
-    }
-
-    /// Something to ask a gate with, that needs nothing else: of the lease's history only the tip is here, and that
-    /// may have moved on.
-    pub(crate) fn write_question(&self, dir: &LeaseDir, owner: &str) -> Result<ObjectId, Failure> {
-        let message = format!("fence '{}': whose turn is it?\n\nFence-Nonce: {}\n", self.fence, random::nonce());
-        write_commit(&dir.objects(), self.local.hash, owner, None, &message, self.clock.now().unix_ms)
-    }
-
     pub(crate) fn beat_of(&self, held: &HeldLease, progress: Option<String>, gate: bool, now: &Stamp) -> Beat {
         let deadline = Beat::deadline_at(clock::after(now, held.lease.ttl.duration()).unix_ms);
         let nonce = random::nonce();
         let holder = held.key.holder(LeasePart::Beat, &nonce);
         Beat { lease: held.lease.id.clone(), deadline, progress, gate, holder, nonce }
-    }
-
-    pub(crate) fn sending(&self, objects: &[&Path]) -> Sending<'_> {
-        // What a version before has read, and what a lease that it took stands on.
-        let before = home(&self.local).join("mirror.git/objects");
-        let objects: Vec<&Path> = objects.iter().copied().chain(before.is_dir().then_some(&*before)).collect();
-        let mut push = Sending::to(&self.remote, &self.fence, &self.local.git, &objects);
-        push.how = self.how();
-        push
     }
 
     /// Whether git means this repository by the remote's name. What another clone calls by it is another one.
@@ -116,7 +73,7 @@ impl Client {
 
     /// Who has the lease instead of us.
     pub(crate) fn lost(&self, seen: &LeaseSnapshot) -> Failure {
-        let now = seen.lease.as_ref().map(|SeenLease { lease, .. }| {
+        let now = seen.lease.as_ref().map(|StoredLease { lease, .. }| {
             let owner = text::in_quotes(&lease.owner);
             match lease.state {
                 LeaseState::Held => format!("{owner} has it, with token {}; {}", lease.token, how_it_came(lease)),
@@ -145,10 +102,15 @@ impl Client {
     }
 
     /// A push that was refused, in the gate's words or in git's.
-    pub(crate) fn refused(&self, verdict: Option<&GateAnswer>, why: &[String]) -> Failure {
-        let is_busy = verdict.is_some_and(|verdict| verdict.code == Some(Code::Busy));
-        let why = in_a_sentence(verdict, why);
-        if is_busy { self.busy(why) } else { Failure::Refused { why } }
+    pub(crate) fn refused(&self, refused: &SwapRefused) -> Failure {
+        let code = refused.gate.as_ref().and_then(|gate| gate.code);
+        let why = in_a_sentence(refused.gate.as_ref(), &refused.why);
+        if code == Some(Code::Busy) { self.busy(why) } else { Failure::Refused { why } }
+    }
+
+    /// A lease that could not be moved although nobody else has moved it.
+    pub(crate) fn refused_without_cause(&self, refused: &SwapRefused) -> Failure {
+        Failure::Refused { why: in_a_sentence(refused.gate.as_ref(), &refused.why) }
     }
 
     pub(crate) fn refused_by(&self, verdict: &GateAnswer) -> Failure {

@@ -7,7 +7,7 @@ use crate::{
     failure::{Failure, of_file},
     git::{How, local::Local},
 };
-use git_fence_core::{FenceName, Holder, Lease, LeaseId, LeasePart, ObjectId, Secret, Stamp};
+use git_fence_core::{FenceName, Holder, HolderMove, Lease, LeaseId, LeasePart, LeaseState, Secret, Stamp, Version};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -34,18 +34,19 @@ pub(crate) struct HeldLease {
     /// How the user names the remote, and where it is.
     pub(crate) remote: String,
     pub(crate) url: String,
-    /// The record at the tip of its ref.
+    /// The record.
     pub(crate) lease: Lease,
-    /// That tip.
-    pub(crate) commit: ObjectId,
+    /// Its version.
+    #[serde(rename = "commit")]
+    pub(crate) at: Version,
     /// The ownership before.
-    pub(crate) parent: Option<ObjectId>,
+    pub(crate) parent: Option<Version>,
     /// What it proves itself with.
     #[serde(flatten)]
     pub(crate) key: Key,
     /// Whether a gate has been heard.
     pub(crate) gate: bool,
-    /// A push whose answer was lost: the lease is at this commit if it landed.
+    /// A push whose answer was lost: the lease is at this version if it landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<Pending>,
 }
@@ -82,27 +83,22 @@ impl HeldLease {
         self.key.proof(LeasePart::Lease, &self.lease.nonce)
     }
 
-    /// The push option by which a holder of before proves itself to a gate.
+    /// The push option by which the holder of a lease in the format before proves itself to a gate.
     pub(crate) fn option(&self) -> Option<String> {
         match &self.key {
-            Key::Secret(secret) if self.gate => Some(format!("fence-holder={}:{}", self.fence, secret.reveal())),
-            _ => None,
+            Key::Secret(secret) => Some(format!("fence-holder={}:{}", self.fence, secret.reveal())),
+            Key::Master(_) => None,
         }
     }
 
-    /// The same lease, now at `commit`.
-    pub(crate) fn moved_to(&self, lease: Lease, commit: ObjectId) -> HeldLease {
-        HeldLease { lease, commit, pending: None, ..self.clone() }
+    /// The same lease, now at another version.
+    pub(crate) fn moved_to(&self, lease: Lease, at: Version) -> HeldLease {
+        HeldLease { lease, at, pending: None, ..self.clone() }
     }
 
     /// The same lease, where it was: the push that was under way has not landed and will not.
     pub(crate) fn unmoved(&self) -> HeldLease {
         HeldLease { pending: None, ..self.clone() }
-    }
-
-    /// The same, once it is known whether there is a gate: what was sent without knowing was not taken.
-    pub(crate) fn with_gate(&self, gate: bool) -> HeldLease {
-        HeldLease { gate, ..self.unmoved() }
     }
 }
 
@@ -110,14 +106,26 @@ impl HeldLease {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) lease: Lease,
-    pub(crate) commit: ObjectId,
+    #[serde(rename = "commit")]
+    pub(crate) at: Version,
+}
+
+impl Pending {
+    /// What that push does with the lease.
+    pub(crate) fn does(&self) -> HolderMove {
+        match self.lease.state {
+            LeaseState::Held => HolderMove::Advance,
+            LeaseState::Released => HolderMove::Release,
+        }
+    }
 }
 
 /// The heartbeat, as far as it has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pulse {
-    /// What its ref is at.
-    pub(crate) commit: ObjectId,
+    /// Its version.
+    #[serde(rename = "commit")]
+    pub(crate) at: Version,
     /// The nonce of that beat, which the next one's proof is made of.
     #[serde(default)]
     pub(crate) nonce: String,

@@ -7,12 +7,12 @@
 //! written down, in whatever clone or worktree. `insteadOf` always is, and then the helper has to fetch, too. So the
 //! first will do where a gate stops what goes around the helper, and the second is for where nobody would.
 
+use crate::run::lfs;
 use crate::{
     failure::Failure,
     git::{
         Git,
         address::{address, local_path, without_password},
-        lfs,
     },
     lease::{client::Client, held::LeaseDir},
     surroundings::{Environment, HELPER},

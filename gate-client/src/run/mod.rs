@@ -7,6 +7,7 @@
 pub(crate) mod child;
 pub(crate) mod inside;
 pub(crate) mod keeper;
+pub(crate) mod lfs;
 pub(crate) mod members;
 pub(crate) mod outcome;
 pub(crate) mod processes;

@@ -10,9 +10,8 @@ use crate::{
     },
     random,
     run::watch::{RunEvent, note},
-    store::reading::Ahead,
 };
-use git_fence_core::{HeldBy, ObjectId, text};
+use git_fence_core::{Ahead, HeldBy, Version, text};
 use signal_hook::consts::SIGTERM;
 use std::{
     io::{self, IsTerminal as _},
@@ -110,7 +109,7 @@ fn asks_to_end(event: &RunEvent) -> Option<i32> {
 /// clone would ever get in. One that moves is alive, and then the wait is what it was to be.
 #[derive(Default)]
 struct Watch {
-    first: Option<ObjectId>,
+    first: Option<Version>,
     has_spoken: bool,
 }
 

@@ -1,20 +1,7 @@
 //! What came of a `git push`, read from what git and the gate say.
 
 use crate::git::Ran;
-use git_fence_core::{Code, HeldBy, Mark, owner_name, text};
-use serde::Deserialize;
-
-/// What the gate said, in its line for programs.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct GateAnswer {
-    pub(crate) verdict: String,
-    pub(crate) code: Option<Code>,
-    pub(crate) mark: Option<Mark>,
-    pub(crate) holder: Option<HeldBy>,
-    /// The same for people, from the line before.
-    #[serde(skip)]
-    pub(crate) sentence: Option<String>,
-}
+use git_fence_core::{GateAnswer, owner_name, text};
 
 /// What became of one ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,6 +111,7 @@ fn verdict_in(stderr: &[u8]) -> Option<GateAnswer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use git_fence_core::{Code, Mark};
     use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
     fn answer(code: i32, stdout: &str, stderr: &str) -> PushAnswer {

@@ -1,8 +1,12 @@
-//! Where leases are kept: in the remote itself, as refs, moved by git's own compare-and-swap.
+//! Where leases are kept. The seam is [`LeaseStore`](git_fence_core::LeaseStore), and this is its one implementation: the
+//! remote itself, whose refs are moved by git's own compare-and-swap.
 //!
-//! Called by `lease` alone. Everything about the objects and refs that a lease is made of stays in here.
+//! Called by `lease`, through [`remote::RemoteRefs`]; the helper and the commands use `sending` and `answer` for pushes
+//! that carry no lease. Everything about the objects and refs that a lease is made of stays in here, and no rule of
+//! leases does.
 
 pub(crate) mod answer;
 pub(crate) mod objects;
 pub(crate) mod reading;
+pub(crate) mod remote;
 pub(crate) mod sending;

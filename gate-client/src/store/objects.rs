@@ -1,7 +1,7 @@
 //! The commits that leases and beats are, written and read without the help of git.
 
 use crate::failure::Failure;
-use git_fence_core::ObjectId;
+use git_fence_core::{ObjectId, Version};
 use gix::objs::{Commit, Kind, Tree};
 use std::path::Path;
 
@@ -65,6 +65,12 @@ pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> R
     let parents = commit.parents().map(|id| to_core(&id)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     let time = commit.committer().ok().and_then(|committer| committer.time().ok()).map_or(0, |time| time.seconds);
     Ok(LeaseCommit { parents, message: commit.message.to_vec(), time: u64::try_from(time).unwrap_or(0) })
+}
+
+/// The commit that is this version of a lease or of a beat.
+pub(crate) fn commit_of(version: &Version) -> Result<ObjectId, Failure> {
+    let id = ObjectId::parse(version.as_str().as_bytes()).ok().flatten();
+    id.ok_or_else(|| Failure::broken(format!("'{version}' is not the name of a commit"), "take the lease again"))
 }
 
 /// The kind of hash that `id` is.

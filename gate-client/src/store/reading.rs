@@ -13,9 +13,9 @@ use crate::{
         run,
     },
     lease::held::{home, name_of_url},
-    store::objects::{has_object, read_commit},
+    store::objects::{commit_of, has_object, read_commit},
 };
-use git_fence_core::{Beat, FenceName, HeldBy, Lease, LeaseState, ObjectId, Stamp, text};
+use git_fence_core::{Beat, FenceName, Lease, LeaseSnapshot, ObjectId, Stamp, StoredLease, Version, text};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, DirBuilder, File},
@@ -23,107 +23,6 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-
-/// What the remote shows of a fence's lease.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LeaseSnapshot {
-    pub(crate) lease: Option<SeenLease>,
-    /// What the beat's ref is at.
-    pub(crate) beat_at: Option<ObjectId>,
-    /// The beat, where it can be read.
-    pub(crate) beat: Option<Beat>,
-}
-
-/// The lease, and where it stands.
-#[derive(Debug, Clone)]
-pub(crate) struct SeenLease {
-    pub(crate) commit: ObjectId,
-    pub(crate) parents: Vec<ObjectId>,
-    pub(crate) lease: Lease,
-    /// When its record was made, by its owner's clock.
-    pub(crate) time: String,
-}
-
-/// Whether somebody has the lease, as far as it can be told from here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
-    /// There is none, or it was given back.
-    Free,
-    /// Its holder is alive by all that is known here.
-    Alive,
-    /// Its time is up by this machine's clock, without the allowance for clocks that differ.
-    AliveOrLate,
-    /// Nobody has renewed it in time.
-    Expired,
-}
-
-/// A heartbeat whose deadline no clock that is right can have set: how long it lasts is found out by watching it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ahead {
-    pub(crate) beat: ObjectId,
-    /// How far ahead its holder's clock is, at least.
-    pub(crate) by: Duration,
-    /// After which time it counts as dead, if it has not moved until then.
-    pub(crate) left: Duration,
-}
-
-impl LeaseSnapshot {
-    /// Whether the lease can be taken, at `now`, with an allowance for `skew` between the clocks.
-    /// `watched` is for how long the beat has been as it is, as seen from here.
-    pub(crate) fn life(&self, now: &Stamp, skew: Duration, watched: Duration) -> Life {
-        let Some(SeenLease { lease, .. }) = &self.lease else { return Life::Free };
-        if lease.state == LeaseState::Released {
-            return Life::Free;
-        }
-        // A lease whose beat is not its own is not kept by anybody.
-        let Some(beat) = self.beat.as_ref().filter(|beat| beat.lease == lease.id) else { return Life::Expired };
-        let skew_ms = u64::try_from(skew.as_millis()).unwrap_or(u64::MAX);
-        if watched >= lease.ttl.duration().saturating_add(skew) {
-            return Life::Expired;
-        }
-        match now.unix_ms {
-            now if now < beat.deadline_ms() => Life::Alive,
-            now if now < beat.deadline_ms().saturating_add(skew_ms) => Life::AliveOrLate,
-            _ => Life::Expired,
-        }
-    }
-
-    /// Whether its holder's clock is ahead by more than `skew`.
-    pub(crate) fn ahead(&self, now: &Stamp, skew: Duration, watched: Duration) -> Option<Ahead> {
-        let lease = &self.lease.as_ref().filter(|seen| seen.lease.state == LeaseState::Held)?.lease;
-        let beat = self.beat.as_ref().filter(|beat| beat.lease == lease.id)?;
-        let lasts = Duration::from_millis(beat.deadline_ms().saturating_sub(now.unix_ms));
-        let by = lasts.saturating_sub(lease.ttl.duration());
-        let left = lease.ttl.duration().saturating_add(skew).saturating_sub(watched);
-        (by > skew).then_some(Ahead { beat: self.beat_at.clone()?, by, left })
-    }
-
-    /// Who has the lease and has not given it back, and for how long by its deadline.
-    pub(crate) fn held_by(&self, now: &Stamp) -> Option<HeldBy> {
-        let is_held = self.lease.as_ref().is_some_and(|seen| seen.lease.state == LeaseState::Held);
-        self.last_holder(now).filter(|_| is_held)
-    }
-
-    /// Who had the lease last, whether it has been given back or not.
-    pub(crate) fn last_holder(&self, now: &Stamp) -> Option<HeldBy> {
-        let SeenLease { lease, .. } = self.lease.as_ref()?;
-        let deadline = self.beat.as_ref().map_or(0, Beat::deadline_ms);
-        // No heartbeat lasts longer than the TTL: what it says beyond that is its clock.
-        let ttl_ms = u64::try_from(lease.ttl.duration().as_millis()).unwrap_or(u64::MAX);
-        let left_ms = deadline.saturating_sub(now.unix_ms).min(ttl_ms);
-        Some(HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms })
-    }
-
-    /// What both refs are at.
-    pub(crate) fn values(&self) -> [Option<ObjectId>; 2] {
-        [self.lease.as_ref().map(|lease| lease.commit.clone()), self.beat_at.clone()]
-    }
-
-    /// Whether its holder has heard a gate here, which then is the judge of what has expired.
-    pub(crate) fn gate(&self) -> bool {
-        self.beat.as_ref().is_some_and(|beat| beat.gate)
-    }
-}
 
 /// Whether a fetch has failed only because there is no ref of these names: with a depth, git does, in silence or with
 /// these words, depending on the way there. And it prunes none.
@@ -205,7 +104,8 @@ impl<'a> Mirror<'a> {
         }
         let beat = beat_at.as_ref().and_then(|id| read_commit(&self.objects(), self.local.hash, id).ok());
         let lease = lease_at.map(|commit| self.read_lease(commit)).transpose()?;
-        Ok(LeaseSnapshot { lease, beat_at, beat: beat.and_then(|found| Beat::read(&found.message).ok()) })
+        let beat = beat.and_then(|found| Beat::read(&found.message).ok());
+        Ok(LeaseSnapshot { lease, beat_at: beat_at.map(|id| Version::new(id.as_str())), beat })
     }
 
     /// Fetches the refs of the lease, and says what they are at.
@@ -274,11 +174,11 @@ impl<'a> Mirror<'a> {
     /// The ownerships that led to `tip`, the newest first, up to one that is `enough`. What is not here is fetched.
     pub(crate) fn history(
         &self,
-        tip: Option<&SeenLease>,
+        tip: Option<&StoredLease>,
         most: usize,
         how: &How,
-        enough: impl Fn(&SeenLease) -> bool,
-    ) -> Result<Vec<SeenLease>, Failure> {
+        enough: impl Fn(&StoredLease) -> bool,
+    ) -> Result<Vec<StoredLease>, Failure> {
         let mut depth = FIRST_DEPTH;
         loop {
             let (known, is_whole) = self.known_history(tip.cloned(), most, &enough)?;
@@ -294,15 +194,16 @@ impl<'a> Mirror<'a> {
     /// The same as far as it is here, and whether that is all of it.
     fn known_history(
         &self,
-        tip: Option<SeenLease>,
+        tip: Option<StoredLease>,
         most: usize,
-        enough: impl Fn(&SeenLease) -> bool,
-    ) -> Result<(Vec<SeenLease>, bool), Failure> {
+        enough: impl Fn(&StoredLease) -> bool,
+    ) -> Result<(Vec<StoredLease>, bool), Failure> {
         let mut all = Vec::new();
         let mut next = tip;
         while let Some(seen) = next {
-            let parent = seen.parents.first().cloned().filter(|_| all.len() + 1 < most && !enough(&seen));
+            let parent = seen.parent.clone().filter(|_| all.len() + 1 < most && !enough(&seen));
             all.push(seen);
+            let parent = parent.map(|version| commit_of(&version)).transpose()?;
             if parent.as_ref().is_some_and(|commit| !has_object(&self.objects(), self.local.hash, commit)) {
                 return Ok((all, false));
             }
@@ -311,7 +212,7 @@ impl<'a> Mirror<'a> {
         Ok((all, true))
     }
 
-    fn read_lease(&self, commit: ObjectId) -> Result<SeenLease, Failure> {
+    fn read_lease(&self, commit: ObjectId) -> Result<StoredLease, Failure> {
         let fence = self.fence;
         let unusable = |why: &dyn std::fmt::Display| {
             Failure::broken(
@@ -325,7 +226,8 @@ impl<'a> Mirror<'a> {
         let found = read_commit(&self.objects(), self.local.hash, &commit).map_err(|e| unusable(&e))?;
         let lease = Lease::read(&found.message).map_err(|e| unusable(&e))?;
         let time = Beat::deadline_at(found.time.saturating_mul(1000));
-        Ok(SeenLease { commit, parents: found.parents, lease, time })
+        let parent = found.parents.first().map(|id| Version::new(id.as_str()));
+        Ok(StoredLease { at: Version::new(commit.as_str()), parent, lease, time })
     }
 
     /// For how long the beat has been what it is, as seen by runs on this machine: an end to leases
@@ -333,7 +235,7 @@ impl<'a> Mirror<'a> {
     pub(crate) fn watched(&self, seen: &LeaseSnapshot, now: &Stamp) -> Duration {
         #[derive(Serialize, Deserialize)]
         struct Watched {
-            beat: ObjectId,
+            beat: Version,
             since: Stamp,
         }
         let Some(beat) = &seen.beat_at else { return Duration::ZERO };

@@ -44,7 +44,7 @@ pub(crate) struct Sending<'a> {
 
 /// Which of a push's refs are where it was to bring them.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct RefsNow {
     pub(crate) there: Vec<RefAnswer>,
     pub(crate) undone: Vec<String>,
 }
@@ -73,12 +73,6 @@ impl<'a> Sending<'a> {
         self
     }
 
-    /// Sends a push option along.
-    pub(crate) fn option(mut self, option: impl Into<OsString>) -> Sending<'a> {
-        self.options.push(option.into());
-        self
-    }
-
     /// Asks whether the lease is free. The ref that is pushed to cannot be where the lease is: this
     /// changes nothing, whether a gate answers or git itself refuses.
     pub(crate) fn ask(mut self, with: &ObjectId) -> Result<PushAnswer, Failure> {
@@ -87,7 +81,7 @@ impl<'a> Sending<'a> {
     }
 
     /// Takes down what the user's refspecs stand for at this moment: a branch of the clone may have gone on
-    /// when it is looked at again. Patterns and what git itself completes are left to git.
+    /// when it is now at again. Patterns and what git itself completes are left to git.
     pub(crate) fn remember_what_is_meant(&mut self) {
         let sources = self.refspecs.iter().filter_map(|refspec| source_of(refspec)).filter(|source| !source.is_empty());
         let sources: Vec<&OsStr> = sources.collect();
@@ -100,10 +94,10 @@ impl<'a> Sending<'a> {
     /// Looks which of the user's refs are where this push was to bring them. That the lease has moved does not
     /// say that they have: a server that is killed while it moves the refs of one transaction, file by file, leaves
     /// some of them behind.
-    pub(crate) fn look(&self) -> Result<Looked, Failure> {
-        let mut looked = Looked::default();
+    pub(crate) fn read_refs(&self) -> Result<RefsNow, Failure> {
+        let mut now = RefsNow::default();
         if self.refspecs.is_empty() {
-            return Ok(looked);
+            return Ok(now);
         }
         let mut list = self.git.command(["ls-remote", "--refs"]);
         let list = self.heard_from(list.args(&self.remote.route.upload_pack).arg("--").arg(&self.remote.url))?;
@@ -117,8 +111,8 @@ impl<'a> Sending<'a> {
             let name = name.to_string_lossy();
             let spelled = ["", "refs/", "refs/tags/", "refs/heads/"].map(|prefix| format!("{prefix}{name}"));
             match spelled.iter().find(|name| at.contains_key(name.as_str())) {
-                Some(there) => looked.undone.push(there.clone()),
-                None => looked.there.push(RefAnswer { name: name.into_owned(), refused: None, up_to_date: false }),
+                Some(there) => now.undone.push(there.clone()),
+                None => now.there.push(RefAnswer { name: name.into_owned(), refused: None, up_to_date: false }),
             }
         }
         if !updates.is_empty() {
@@ -128,13 +122,13 @@ impl<'a> Sending<'a> {
                 let is_meant =
                     at.get(answer.name.as_str()).is_some_and(|id| self.meant.iter().any(|meant| **meant == **id));
                 if answer.up_to_date || is_meant {
-                    looked.there.push(RefAnswer { up_to_date: false, refused: None, ..answer });
+                    now.there.push(RefAnswer { up_to_date: false, refused: None, ..answer });
                 } else {
-                    looked.undone.push(answer.name);
+                    now.undone.push(answer.name);
                 }
             }
         }
-        Ok(looked)
+        Ok(now)
     }
 
     /// What a git that only looks prints. A push that refuses to be tried again says of its refs what it can.

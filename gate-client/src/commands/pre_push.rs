@@ -6,8 +6,8 @@
 use crate::{
     failure::Failure,
     git::{Git, How, run},
-    lease::client::{Client, reasons},
-    store::{answer::PushAnswer, sending::plain_push},
+    lease::client::Client,
+    store::{answer::PushAnswer, remote, sending::plain_push},
 };
 use rustix::fs::{Access, access};
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ pub(crate) fn ask(client: &Client, refspecs: &[OsString], arguments: &[OsString]
     let ran = ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
     match PushAnswer::of(&ran) {
         PushAnswer::Landed { .. } => Ok(()),
-        PushAnswer::Refused { refs, verdict } => Err(client.refused(verdict.as_ref(), &reasons(refs))),
+        PushAnswer::Refused { refs, verdict } => Err(client.refused(&remote::refused(refs, verdict))),
         PushAnswer::NotSent(why) => Err(client.not_sent(why)),
         PushAnswer::Lost { .. } | PushAnswer::NoOptions | PushAnswer::NoAtomic => Err(refused()),
     }

@@ -1,0 +1,245 @@
+//! The lease in the remote itself: two refs, moved by git's own compare-and-swap, alone or together with the user's.
+//!
+//! This is also the one place where it is learned whether the remote has a gate. A gate is sent the token and the proof
+//! as push options, and a remote without one may not take any: a push that turns out to have been sent in the wrong form
+//! is sent again in the other.
+
+use crate::{
+    failure::Failure,
+    lease::{
+        client::{Client, reasons},
+        held::home,
+    },
+    random,
+    store::{
+        answer::{PushAnswer, RefAnswer},
+        objects::{commit_of, copy_commit, has_object, write_commit},
+        reading::Mirror,
+        sending::Sending,
+    },
+};
+use git_fence_core::{
+    Code, GateAnswer, GateSays, LeasePart, LeaseSnapshot, LeaseStore, ObjectId, Record, Stamp, StoredLease, Swap,
+    SwapRefused, Swapped, Token, Version,
+};
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// How far back the history is read for a push of our own.
+const LONGEST_HISTORY: usize = 1000;
+/// How often a push is sent in the other form: a gate can be put in place and taken away at any time.
+const MOST_FORMS: usize = 3;
+
+/// What git says where a ref is locked by somebody else, who may fail, too: then nothing has moved.
+const CROWDED: [&str; 5] =
+    ["stale info", "lock", "transaction failed", "failed to update ref", "reference already exists"];
+/// What git says where the cause is surely one of the user's own refs.
+const OF_USERS_REFS: [&str; 4] = ["(non-fast-forward)", "(fetch first)", "(atomic push failed)", "(already exists)"];
+
+/// The refs of one fence's lease.
+#[derive(Debug)]
+pub(crate) struct RemoteRefs<'a> {
+    client: &'a Client,
+    mirror: Mirror<'a>,
+    /// Where the objects of this machine's own records are.
+    objects: PathBuf,
+    /// Whether there is a gate, as last learned.
+    gate: Cell<bool>,
+    /// What the holder of a lease in the format before proves itself to a gate with.
+    proof: Option<String>,
+}
+
+/// What came of a push that carried the lease along.
+pub(crate) struct Pushed<'a> {
+    pub(crate) answer: Swapped<Failure>,
+    /// What became of each ref, where the answer was heard.
+    pub(crate) refs: Vec<RefAnswer>,
+    /// The push, to look what became of its refs.
+    pub(crate) sent: Sending<'a>,
+}
+
+impl<'a> RemoteRefs<'a> {
+    /// The lease of the client's fence, whose records of this machine are kept in `objects`. `gate` is what is known.
+    pub(crate) fn open(client: &'a Client, objects: PathBuf, gate: bool) -> Result<RemoteRefs<'a>, Failure> {
+        let mirror = Mirror::open(&client.local, &client.remote, &client.fence)?;
+        Ok(RemoteRefs { client, mirror, objects, gate: Cell::new(gate), proof: None })
+    }
+
+    /// The same for a holder that proves itself with a push option.
+    pub(crate) fn proving(mut self, proof: Option<String>) -> RemoteRefs<'a> {
+        self.proof = proof;
+        self
+    }
+
+    /// Whether there is a gate, as last learned.
+    pub(crate) fn gate(&self) -> bool {
+        self.gate.get()
+    }
+
+    /// How long this machine has seen the beat at the same version.
+    pub(crate) fn watched(&self, seen: &LeaseSnapshot, now: &Stamp) -> Duration {
+        self.mirror.watched(seen, now)
+    }
+
+    /// Pushes whatever `along` adds together with the lease, or nothing. `for_gate` are options that only a gate reads.
+    pub(crate) fn push(
+        &self,
+        swaps: &[Swap],
+        for_gate: &[String],
+        along: &mut dyn FnMut(&mut Sending<'_>),
+    ) -> Result<Pushed<'_>, Failure> {
+        let options: Vec<&String> = for_gate.iter().chain(&self.proof).collect();
+        for form in 0.. {
+            let mut sent = self.sending()?;
+            for Swap { part, from, to } in swaps {
+                let from = from.as_ref().map(commit_of).transpose()?;
+                sent = sent.swap(*part, from.as_ref(), &commit_of(to)?);
+            }
+            if self.gate() {
+                sent.options.extend(options.iter().map(|option| (*option).into()));
+            }
+            along(&mut sent);
+            sent.remember_what_is_meant();
+            let answer = sent.send()?;
+            let is_wrong_form = self.learn(&answer, is_grant(swaps)) && !options.is_empty();
+            if is_wrong_form && form < MOST_FORMS {
+                continue;
+            }
+            let (answer, refs) = self.swapped(answer);
+            return Ok(Pushed { answer, refs, sent });
+        }
+        unreachable!("the last form is answered for")
+    }
+
+    /// Asks the gate with a push that cannot move anything.
+    fn ask(&self, owner: &str, options: &[String]) -> Result<PushAnswer, Failure> {
+        let message = format!("fence '{}': whose turn is it?\n\nFence-Nonce: {}\n", self.client.fence, random::nonce());
+        let question = self.write(owner, None, &message)?;
+        let mut sending = self.sending()?;
+        sending.options.extend(options.iter().map(Into::into));
+        sending.ask(&question)
+    }
+
+    /// Tells the gate of a push that git refused before the gate heard of it, so that it is on record there.
+    pub(crate) fn tell_gate(&self, owner: &str, options: &[String]) -> Result<(), Failure> {
+        self.ask(owner, options).map(drop)
+    }
+
+    /// Learns from `answer` whether there is a gate. Says whether that was not known before.
+    ///
+    /// A gate answers every refusal and every grant, and says nothing of a push that it lets through at once.
+    fn learn(&self, answer: &PushAnswer, is_grant: bool) -> bool {
+        let gate = match answer {
+            PushAnswer::Landed { verdict: None, .. } if is_grant => false,
+            PushAnswer::Landed { verdict: Some(_), .. } | PushAnswer::Refused { verdict: Some(_), .. } => true,
+            PushAnswer::NoOptions => false,
+            _ => self.gate(),
+        };
+        self.gate.replace(gate) != gate
+    }
+
+    fn swapped(&self, answer: PushAnswer) -> (Swapped<Failure>, Vec<RefAnswer>) {
+        let client = self.client;
+        let answer = match answer {
+            PushAnswer::Landed { refs, .. } => return (Swapped::Won { gate: self.gate() }, refs),
+            PushAnswer::Refused { refs, verdict } => Swapped::Refused(refused(refs, verdict)),
+            PushAnswer::Lost { why } => Swapped::Unknown { why },
+            PushAnswer::NotSent(why) => Swapped::NotSent(client.not_sent(why)),
+            PushAnswer::NoOptions => Swapped::NotSent(client.no_options()),
+            PushAnswer::NoAtomic => Swapped::NotSent(client.no_atomic()),
+        };
+        (answer, Vec::new())
+    }
+
+    fn sending(&self) -> Result<Sending<'_>, Failure> {
+        let client = self.client;
+        // What a version before has read, and what a lease that it took stands on.
+        let before = home(&client.local).join("mirror.git/objects");
+        let mirror = self.mirror.objects();
+        let objects: Vec<&Path> =
+            [&*mirror, &*self.objects].into_iter().chain(before.is_dir().then_some(&*before)).collect();
+        let mut push = Sending::to(&client.remote, &client.fence, &client.local.git, &objects);
+        push.how = client.how();
+        Ok(push)
+    }
+
+    fn write(&self, owner: &str, parent: Option<&ObjectId>, message: &str) -> Result<ObjectId, Failure> {
+        let now = self.client.clock.now().unix_ms;
+        write_commit(&self.objects, self.client.local.hash, owner, parent, message, now)
+    }
+
+    /// A lease stands on the ownership before it, whatever is fetched later.
+    fn keep(&self, parent: &ObjectId) -> Result<(), Failure> {
+        let (mirror, hash) = (self.mirror.objects(), self.client.local.hash);
+        let is_needed = !has_object(&self.objects, hash, parent) && has_object(&mirror, hash, parent);
+        if is_needed { copy_commit(&mirror, &self.objects, hash, parent) } else { Ok(()) }
+    }
+}
+
+impl LeaseStore for RemoteRefs<'_> {
+    type Error = Failure;
+
+    /// One connection.
+    fn read(&self) -> Result<LeaseSnapshot, Failure> {
+        self.mirror.read(&self.client.how(), 1)
+    }
+
+    fn prepare(&self, record: &Record<'_>) -> Result<Version, Failure> {
+        let fence = &self.client.fence;
+        let commit = match *record {
+            Record::Lease { lease, parent, proof } => {
+                let parent = parent.map(commit_of).transpose()?;
+                parent.as_ref().map(|parent| self.keep(parent)).transpose()?;
+                self.write(&lease.owner, parent.as_ref(), &lease.message(fence, proof))?
+            }
+            Record::Beat { beat, owner, proof } => self.write(owner, None, &beat.message(fence, proof))?,
+        };
+        Ok(Version::new(commit.as_str()))
+    }
+
+    fn swap(&self, swaps: &[Swap]) -> Result<Swapped<Failure>, Failure> {
+        Ok(self.push(swaps, &[], &mut |_| {})?.answer)
+    }
+
+    /// A remote that does not answer has not said that the lease is held.
+    fn ask_gate(&self, owner: &str) -> Result<GateSays, Failure> {
+        let client = self.client;
+        match self.ask(owner, &[])? {
+            PushAnswer::Landed { verdict: Some(says), .. } | PushAnswer::Refused { verdict: Some(says), .. } => {
+                match says {
+                    GateAnswer { holder: Some(by), .. } => Ok(GateSays::Held(by)),
+                    GateAnswer { code: Some(Code::LeaseInvalid), .. } => Ok(GateSays::Free),
+                    other => Err(client.refused_by(&other)),
+                }
+            }
+            PushAnswer::Lost { why } => Err(client.unreachable(why)),
+            PushAnswer::NotSent(why) => Err(client.not_sent(why)),
+            PushAnswer::Landed { .. } | PushAnswer::Refused { .. } | PushAnswer::NoOptions | PushAnswer::NoAtomic => {
+                Ok(GateSays::NoGate)
+            }
+        }
+    }
+
+    fn history(&self, tip: Option<&StoredLease>, token: Token) -> Result<Vec<StoredLease>, Failure> {
+        let is_older = |then: &StoredLease| then.lease.token < token;
+        self.mirror.history(tip, LONGEST_HISTORY, &self.client.how(), is_older)
+    }
+}
+
+/// Whether a new ownership begins: lease and beat move together.
+fn is_grant(swaps: &[Swap]) -> bool {
+    [LeasePart::Lease, LeasePart::Beat].iter().all(|part| swaps.iter().any(|swap| swap.part == *part))
+}
+
+/// What a refusal of git, or of the gate behind it, means.
+pub(crate) fn refused(refs: Vec<RefAnswer>, gate: Option<GateAnswer>) -> SwapRefused {
+    let says = |why: &str, words: &[&str]| words.iter().any(|words| why.contains(words));
+    let lease_may_have_moved =
+        refs.iter().any(|answer| answer.refused.as_ref().is_some_and(|why| !says(why, &OF_USERS_REFS)));
+    let why = reasons(refs);
+    let crowded = why.iter().any(|why| says(why, &CROWDED));
+    SwapRefused { gate, why, crowded, lease_may_have_moved }
+}

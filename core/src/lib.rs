@@ -46,23 +46,26 @@ mod rule;
 mod value;
 
 pub use lease::found::FoundLease;
+pub use lease::judge::judge_lease;
+pub use lease::part::LeasePart;
 pub use lease::pushing::{HolderMove, Note, Pushing, PushingAnswer, PushingEnd, PushingNext, PushingStep, Whereabouts};
-pub use lease::record::{
-    Beat, Format, Holder, LEASE_FORMAT, Lease, LeaseId, LeaseState, Reason, RecordError, Secret, Ttl, few_words,
-    nonce_of, owner_name,
-};
-pub use lease::rule::{LeaseAsk, LeaseChange, LeaseMove, LeasePart, Proposal, Standing, judge_lease, next_token};
+pub use lease::record::{Beat, Lease};
+pub use lease::secret::{Holder, Secret};
 pub use lease::snapshot::{Ahead, LeaseSnapshot, Life, StoredLease, Version};
+pub use lease::standing::{LeaseAsk, LeaseChange, LeaseMove, Proposal, Standing, next_token};
 pub use lease::store::{GateAnswer, GateSays, LeaseStore, Record, Swap, SwapRefused, Swapped};
 pub use lease::taking::{MOST_TRIES, Purpose, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal};
+pub use lease::trailers::RecordError;
+pub use lease::value::{Format, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name};
 pub use log::chain::{LineHash, hash_line};
 pub use log::event::{AskedRef, Event, LeaseLine, Line, Refused, Renewed, Stake, Who};
 pub use log::filter::Filter;
 pub use log::flight::{InFlight, Landed, Plan, PlannedRef, PushId};
-pub use log::fold::{FoldError, LOG_VERSION, State};
+pub use log::fold::{FoldError, LOG_VERSION};
 pub use log::place::{Place, ReceivePack, View};
 pub use log::settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle, settle_as_reported};
 pub use log::stamp::{Stamp, boottime_offset_ns};
+pub use log::state::State;
 pub use report::leases::LeaseTally;
 pub use report::spread::Spread;
 pub use report::tally::{FenceTally, Observed, Tally};

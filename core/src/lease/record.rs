@@ -1,312 +1,18 @@
 //! The lease and its heartbeat, as they stand in the messages of their commits.
 //!
-//! The subject is for people, the trailers are the record. Both are written and read here and
-//! nowhere else, so that what one machine writes is exactly what another reads.
+//! The subject is for people, the trailers are the record. Both are written here and nowhere else, and read here with
+//! [`trailers`](super::trailers), so that what one machine writes is exactly what another reads.
 
-use crate::{
-    FenceName, LeasePart, Token,
-    log::chain::{self, is_hex},
-    text,
+use super::{
+    trailers::{PROOF, RecordError, RecordTrailers, digits},
+    value::{LONGEST_WORDS, one_line},
 };
+use crate::{FenceName, Format, Holder, LeaseId, LeaseState, Reason, Secret, Token, Ttl, few_words, owner_name};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use std::{collections::BTreeMap, fmt, time::Duration};
-
-/// The version of the record that this code writes.
-pub const LEASE_FORMAT: u32 = 2;
-
-/// The versions of the record that this code reads: how a holder proves that a lease is its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
-pub enum Format {
-    /// By one secret for the whole ownership, in a push option, which others may get to see. Nobody takes a lease in it
-    /// any more.
-    #[default]
-    OneSecret,
-    /// By a proof of one use for each move: a record has the hash of what the next move must show, and that move
-    /// shows it in its own record.
-    OneUse,
-}
-
-impl From<Format> for u32 {
-    fn from(format: Format) -> u32 {
-        match format {
-            Format::OneSecret => 1,
-            Format::OneUse => LEASE_FORMAT,
-        }
-    }
-}
-
-impl TryFrom<u32> for Format {
-    type Error = &'static str;
-
-    fn try_from(version: u32) -> Result<Format, &'static str> {
-        let known = [Format::OneSecret, Format::OneUse].into_iter().find(|format| u32::from(*format) == version);
-        known.ok_or("not a format that this git-fence knows")
-    }
-}
-
-/// How much of an owner's name, a reason or a progress report is kept.
-const LONGEST_OWNER: usize = 100;
-const LONGEST_WORDS: usize = 200;
 
 /// How a deadline is spelled, and the only way.
 const DEADLINE: &str = "%Y-%m-%dT%H:%M:%SZ";
-
-/// What a move shows.
-const PROOF: &str = "Fence-Proof";
-
-/// Longer than any record of ours.
-const LONGEST_MESSAGE: usize = 16 * 1024;
-
-/// Why a message is no record.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// Written by a version that this one does not know.
-    #[error("it is of format {0}, and this git-fence knows formats 1 to {LEASE_FORMAT}")]
-    Format(String),
-    /// A trailer is not there.
-    #[error("its trailer {0} is missing")]
-    Missing(&'static str),
-    /// A trailer is there more than once.
-    #[error("its trailer {0} is there twice")]
-    Twice(String),
-    /// A trailer's value is not what it must be.
-    #[error("its trailer {0} is {1}")]
-    Value(&'static str, String),
-    /// Not a message with our trailers at all.
-    #[error("it is not a record of git-fence")]
-    NoRecord,
-}
-
-/// One ownership, from the grant to its end: 32 random hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct LeaseId(String);
-
-impl LeaseId {
-    /// The id made of `random` bytes.
-    pub fn of(random: [u8; 16]) -> LeaseId {
-        LeaseId(chain::hex(&random))
-    }
-
-    /// Reads an id.
-    pub fn parse(text: &str) -> Option<LeaseId> {
-        is_hex(text, 32).then(|| LeaseId(text.to_owned()))
-    }
-
-    /// The id as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for LeaseId {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<LeaseId, String> {
-        LeaseId::parse(&text).ok_or_else(|| format!("{} is not a lease's id", text::quoted(text.as_bytes())))
-    }
-}
-
-impl From<LeaseId> for String {
-    fn from(id: LeaseId) -> String {
-        id.0
-    }
-}
-
-impl fmt::Display for LeaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// What only the holder of a lease has: 64 hexadecimal digits. Never logged, and shown to nobody but the gate: one of
-/// one use stands in the record of the move that uses it up.
-///
-/// Of an ownership only the master is kept. What its moves must show is made of it, so nothing is lost with an answer:
-///
-/// ```
-/// use git_fence_core::{LeasePart, Secret, nonce_of};
-///
-/// let (master, nonce) = (Secret::of([7; 32]), nonce_of([1; 16]));
-/// let next = master.of_record(LeasePart::Lease, &nonce); // SHA-256 of master, role and the record's nonce
-/// let holder = next.holder(); // stands in the record
-/// assert_eq!(master.of_record(LeasePart::Lease, &nonce).holder(), holder);
-/// assert_ne!(master.of_record(LeasePart::Beat, &nonce).holder(), holder);
-/// ```
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Secret(String);
-
-impl Secret {
-    /// The secret made of `random` bytes.
-    pub fn of(random: [u8; 32]) -> Secret {
-        Secret(chain::hex(&random))
-    }
-
-    /// What the move after the record with this `nonce` must show, in an ownership whose master this is.
-    pub fn of_record(&self, part: LeasePart, nonce: &str) -> Secret {
-        let role = match part {
-            LeasePart::Lease => "lease",
-            LeasePart::Beat => "beat",
-            LeasePart::Ask => "ask",
-        };
-        Secret(chain::hex(&Sha256::digest(format!("{}\n{role}\n{nonce}", self.0))))
-    }
-
-    /// The proof that a record shows, if it shows one.
-    pub fn shown_in(message: &[u8]) -> Option<Secret> {
-        let trailers = RecordTrailers::read(message).ok().filter(|trailers| trailers.format == Format::OneUse)?;
-        Secret::parse(trailers.find(PROOF)?.as_bytes())
-    }
-
-    /// Reads a secret as a push option carries it.
-    pub fn parse(text: &[u8]) -> Option<Secret> {
-        let text = std::str::from_utf8(text).ok()?;
-        is_hex(text, 64).then(|| Secret(text.to_owned()))
-    }
-
-    /// The secret, to be handed to the gate and to nobody else.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// What everybody may know of it.
-    pub fn holder(&self) -> Holder {
-        Holder(chain::hex(&Sha256::digest(self.0.as_bytes())))
-    }
-}
-
-impl TryFrom<String> for Secret {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Secret, &'static str> {
-        // The text is not repeated: it may be most of a secret.
-        Secret::parse(text.as_bytes()).ok_or("not a holder's secret: 64 hexadecimal digits")
-    }
-}
-
-impl From<Secret> for String {
-    fn from(secret: Secret) -> String {
-        secret.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
-/// The SHA-256 of a holder's [`Secret`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Holder(String);
-
-impl Holder {
-    /// Reads what a record says of the secret.
-    fn parse(text: &str) -> Option<Holder> {
-        is_hex(text, 64).then(|| Holder(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Holder {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Holder, &'static str> {
-        Holder::parse(&text).ok_or("not the hash of a secret: 64 hexadecimal digits")
-    }
-}
-
-impl From<Holder> for String {
-    fn from(holder: Holder) -> String {
-        holder.0
-    }
-}
-
-/// How long a lease lasts without a heartbeat: whole seconds, from one second to a week.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "u64", into = "u64")]
-pub struct Ttl(u32);
-
-impl Ttl {
-    /// The longest there is.
-    pub const MAX: Ttl = Ttl(7 * 24 * 3600);
-    /// The longest that a gate allows unless it is told otherwise.
-    pub const ONE_DAY: Ttl = Ttl(24 * 3600);
-
-    /// The TTL of so many seconds.
-    pub fn of_seconds(seconds: u64) -> Option<Ttl> {
-        u32::try_from(seconds).ok().map(Ttl).filter(|ttl| (Ttl(1)..=Ttl::MAX).contains(ttl))
-    }
-
-    /// As a length of time.
-    pub fn duration(self) -> Duration {
-        Duration::from_secs(self.0.into())
-    }
-}
-
-impl TryFrom<u64> for Ttl {
-    type Error = &'static str;
-
-    fn try_from(seconds: u64) -> Result<Ttl, &'static str> {
-        Ttl::of_seconds(seconds).ok_or("not a TTL: from one second to a week")
-    }
-}
-
-impl From<Ttl> for u64 {
-    fn from(ttl: Ttl) -> u64 {
-        ttl.0.into()
-    }
-}
-
-impl fmt::Display for Ttl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}s", self.0)
-    }
-}
-
-/// Whether a lease is still its owner's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LeaseState {
-    /// It is, while the heartbeat goes on.
-    Held,
-    /// Its owner has given it back.
-    Released,
-}
-
-/// Why a lease changed hands: how the ownership before ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
-    /// There was none before.
-    First,
-    /// It was given back.
-    Released,
-    /// Its heartbeat stopped.
-    Expired,
-    /// Somebody who may do so has taken it away.
-    Revoked,
-}
-
-impl Reason {
-    /// The word that stands in the record.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Reason::First => "first",
-            Reason::Released => "released",
-            Reason::Expired => "expired",
-            Reason::Revoked => "revoked",
-        }
-    }
-
-    fn parse(word: &str) -> Option<Reason> {
-        [Reason::First, Reason::Released, Reason::Expired, Reason::Revoked].into_iter().find(|r| r.as_str() == word)
-    }
-}
 
 /// Who owns a fence, and since which token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -355,7 +61,7 @@ impl Lease {
             "{fence}: {what} ({why})\n\n\
              Fence-Format: {format}\nFence-Lease: {id}\nFence-Token: {token}\nFence-Owner: {owner}\n\
              Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {why}\nFence-Holder: {}\nFence-Nonce: {nonce}\n{}",
-            holder.0,
+            holder,
             proof_line(proof)
         )
     }
@@ -365,7 +71,7 @@ impl Lease {
         let trailers = RecordTrailers::read(message)?;
         trailers.proof()?;
         let (word, words) = match trailers.get("Fence-Reason")?.split_once(": ") {
-            Some((word, words)) => (word, Some(one_line(words, LONGEST_WORDS))),
+            Some((word, words)) => (word, few_words(words)),
             None => (trailers.get("Fence-Reason")?, None),
         };
         Ok(Lease {
@@ -380,7 +86,7 @@ impl Lease {
             })?,
             ttl: trailers.parse("Fence-TTL", |value| Ttl::of_seconds(digits(value.strip_suffix('s')?)?))?,
             reason: trailers.parse("Fence-Reason", |_| Reason::parse(word))?,
-            words: words.filter(|words| !words.is_empty()),
+            words,
             holder: trailers.holder()?,
             nonce: trailers.nonce()?,
         })
@@ -418,7 +124,7 @@ impl Beat {
     pub fn message(&self, fence: &FenceName, proof: Option<&Secret>) -> String {
         let Beat { lease, deadline, progress, gate, holder, nonce } = self;
         let format = u32::from(if holder.is_some() { Format::OneUse } else { Format::OneSecret });
-        let holder = holder.as_ref().map_or(String::new(), |holder| format!("Fence-Holder: {}\n", holder.0));
+        let holder = holder.as_ref().map_or(String::new(), |holder| format!("Fence-Holder: {}\n", holder));
         let progress = progress.as_ref().map_or(String::new(), |text| format!("Fence-Progress: {text}\n"));
         let gate = if *gate { "Fence-Judge: gate\n" } else { "" };
         format!(
@@ -459,107 +165,14 @@ impl Beat {
     }
 }
 
-/// An owner's name as records hold it; nothing where nothing of it can be shown.
-pub fn owner_name(text: &str) -> Option<String> {
-    let name = one_line(text, LONGEST_OWNER);
-    (!name.is_empty()).then_some(name)
-}
-
-/// A reason or a report of progress as records hold it.
-pub fn few_words(text: &str) -> Option<String> {
-    let words = one_line(text, LONGEST_WORDS);
-    (!words.is_empty()).then_some(words)
-}
-
-/// A nonce made of `random` bytes.
-pub fn nonce_of(random: [u8; 16]) -> String {
-    chain::hex(&random)
-}
-
-fn one_line(text: &str, most: usize) -> String {
-    text::one_line(text.as_bytes(), most).trim().to_owned()
-}
-
-fn digits(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
-    plain.then(|| text.parse().ok()).flatten()
-}
-
 fn proof_line(proof: Option<&Secret>) -> String {
     proof.map_or(String::new(), |proof| format!("{PROOF}: {}\n", proof.reveal()))
-}
-
-/// The last paragraph of a message, where every line of it is `Fence-…: value`.
-struct RecordTrailers<'a> {
-    format: Format,
-    all: BTreeMap<&'a str, &'a str>,
-}
-
-impl<'a> RecordTrailers<'a> {
-    fn read(message: &'a [u8]) -> Result<RecordTrailers<'a>, RecordError> {
-        let message = std::str::from_utf8(message).map_err(|_| RecordError::NoRecord)?;
-        let (_, last) = message.trim_end_matches('\n').rsplit_once("\n\n").ok_or(RecordError::NoRecord)?;
-        if message.len() > LONGEST_MESSAGE {
-            return Err(RecordError::NoRecord);
-        }
-        let mut trailers = BTreeMap::new();
-        for line in last.split('\n') {
-            let (key, value) = line.split_once(": ").ok_or(RecordError::NoRecord)?;
-            if !key.starts_with("Fence-") {
-                return Err(RecordError::NoRecord);
-            }
-            if trailers.insert(key, value).is_some() {
-                return Err(RecordError::Twice(text::one_line(key.as_bytes(), 40)));
-            }
-        }
-        // Asked first: a later format may have changed everything else.
-        let format = *trailers.get("Fence-Format").ok_or(RecordError::Missing("Fence-Format"))?;
-        let known = digits(format).and_then(|version| Format::try_from(u32::try_from(version).ok()?).ok());
-        match known {
-            Some(format) => Ok(RecordTrailers { format, all: trailers }),
-            None => Err(RecordError::Format(text::one_line(format.as_bytes(), 20))),
-        }
-    }
-
-    fn find(&self, key: &str) -> Option<&'a str> {
-        self.all.get(key).copied()
-    }
-
-    fn get(&self, key: &'static str) -> Result<&'a str, RecordError> {
-        self.find(key).ok_or(RecordError::Missing(key))
-    }
-
-    fn parse<T>(&self, key: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, RecordError> {
-        let value = self.get(key)?;
-        read(value).ok_or_else(|| RecordError::Value(key, text::quoted(value.as_bytes())))
-    }
-
-    fn lease(&self) -> Result<LeaseId, RecordError> {
-        self.parse("Fence-Lease", LeaseId::parse)
-    }
-
-    fn holder(&self) -> Result<Holder, RecordError> {
-        self.parse("Fence-Holder", Holder::parse)
-    }
-
-    /// What is shown as a proof must be one; it is not repeated where it is none.
-    fn proof(&self) -> Result<(), RecordError> {
-        match self.find(PROOF) {
-            Some(shown) if self.format == Format::OneUse && Secret::parse(shown.as_bytes()).is_none() => {
-                Err(RecordError::Value(PROOF, "not 64 hexadecimal digits".to_owned()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn nonce(&self) -> Result<String, RecordError> {
-        self.parse("Fence-Nonce", |value| is_hex(value, 32).then(|| value.to_owned()))
-    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::{LeasePart, nonce_of};
 
     pub(crate) fn lease(id: u8, token: u64, state: LeaseState) -> Lease {
         let nonce = nonce_of([token as u8 ^ if state == LeaseState::Held { 0 } else { 0x80 }; 16]);

@@ -1,36 +1,9 @@
-//! The state of all fences: the fold of the log.
+//! How a line of the log changes the state of all fences.
 
-use crate::{
-    Event, FenceName, Heir, InFlight, KnownSettings, Landed, LeaseLine, Mark, PushId, Renewed, Standing, TokenKind,
-};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use crate::{Event, FenceName, InFlight, KnownSettings, Landed, PushId, State, TokenKind};
 
 /// The version of the log's format that this code writes and reads.
 pub const LOG_VERSION: u32 = 1;
-
-/// Where all fences of a repository stand.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct State {
-    /// The marks of the fences that have been written to.
-    pub marks: BTreeMap<FenceName, Mark>,
-    /// The leases of the fences that have granted one, as they stand.
-    #[serde(default)]
-    pub leases: BTreeMap<FenceName, Standing>,
-    /// The kind of tokens that each fence takes, where that is decided.
-    #[serde(default)]
-    pub kinds: BTreeMap<FenceName, TokenKind>,
-    /// The pushes that have been let through and not settled, oldest first.
-    pub in_flight: Vec<InFlight>,
-    /// The settings of the last push.
-    pub settings: Option<KnownSettings>,
-    /// The line since which they are in force.
-    pub settings_since: u64,
-    /// The fences that were given refs of others since pushes in flight were let through: what these move counts for
-    /// the heirs as well.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub heirs: Vec<Heir>,
-}
 
 /// Why a line does not follow from those before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,13 +49,7 @@ impl State {
             | Event::LeaseReleased(line)
             | Event::LeaseRevoked(line) => self.move_lease(line),
             Event::LeaseFound(line) => self.find_lease(line),
-            Event::LeaseRenewed(Renewed { fence, lease, heard, progress, holder, .. }) => {
-                if let Some(standing) = self.leases.get_mut(fence).filter(|standing| standing.lease.id == *lease) {
-                    standing.heard = heard.clone();
-                    standing.progress.clone_from(progress);
-                    standing.beat.clone_from(holder);
-                }
-            }
+            Event::LeaseRenewed(renewed) => self.renew_lease(renewed),
             Event::PushAccepted { push, .. } if push.0 != seq => return Err(FoldError::WrongId(*push, seq)),
             Event::PushAccepted { push, stake, also, leases, who, plan, receive_pack, place, .. } => {
                 self.in_flight.push(InFlight {
@@ -105,111 +72,31 @@ impl State {
                     flight.landed = Landed { spent: spent.clone(), moved: *moved };
                 }
             }
-            Event::PushSettled { push, spent, .. } => {
-                let at = self.in_flight.iter().position(|flight| flight.push == *push);
-                let flight = self.in_flight.remove(at.ok_or(FoldError::NotInFlight(*push))?);
-                for (fence, token) in spent.iter().filter_map(|fence| Some((fence, flight.token_for(fence)?))) {
-                    let mark = self.fence(fence).mark.after(token);
-                    self.raise_by(*push, fence, mark);
-                    // A token of a lease moves refs together with it: that line decides.
-                    if !flight.leases.iter().any(|change| change.fence == *fence) {
-                        self.kinds.entry(fence.clone()).or_insert(TokenKind::Own);
-                    }
-                }
-            }
+            Event::PushSettled { push, spent, .. } => self.settle_push(*push, spent)?,
         }
         Ok(())
     }
 
-    /// Each heir begins where the giver stands: at its mark, and at what it has granted.
-    fn inherit(&mut self, heirs: &[Heir]) {
-        for Heir { fence, giver } in heirs {
-            let granted = self.leases.get(giver).map_or(Mark::default(), |standing| standing.lease.token.into());
-            let mark = self.fence(giver).mark.max(granted);
-            self.raise(fence, mark);
-        }
-        // Those of before are needed as long as a push of before may land.
-        if self.in_flight.is_empty() {
-            self.heirs.clear();
-        }
-        self.heirs.extend_from_slice(heirs);
-    }
-
-    /// Raises a mark by what `push` has done. If that was let through under earlier settings, its refs may be somebody
-    /// else's by now, whose mark rises with it.
-    fn raise_by(&mut self, push: PushId, fence: &FenceName, mark: Mark) {
-        self.raise(fence, mark);
-        if push.0 >= self.settings_since {
-            return;
-        }
-        let mut raised = vec![fence.clone()];
-        for Heir { fence, giver } in self.heirs.clone() {
-            if raised.contains(&giver) {
-                self.raise(&fence, mark);
-                raised.push(fence);
+    /// The push leaves its slot, and what it has spent is the mark.
+    fn settle_push(&mut self, push: PushId, spent: &[FenceName]) -> Result<(), FoldError> {
+        let at = self.in_flight.iter().position(|flight| flight.push == push);
+        let flight = self.in_flight.remove(at.ok_or(FoldError::NotInFlight(push))?);
+        for (fence, token) in spent.iter().filter_map(|fence| Some((fence, flight.token_for(fence)?))) {
+            let mark = self.fence(fence).mark.after(token);
+            self.raise_by(push, fence, mark);
+            // A token of a lease moves refs together with it: that line decides.
+            if !flight.leases.iter().any(|change| change.fence == *fence) {
+                self.kinds.entry(fence.clone()).or_insert(TokenKind::Own);
             }
         }
-    }
-
-    fn raise(&mut self, fence: &FenceName, mark: Mark) {
-        let old = self.marks.entry(fence.clone()).or_default();
-        *old = (*old).max(mark);
-    }
-
-    /// A beat may have come between the push that moved the lease and its settlement.
-    fn move_lease(&mut self, line: &LeaseLine) {
-        let mut standing = line.standing.clone();
-        if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
-            standing.heard = standing.heard.or_later(&before.heard);
-        }
-        self.find_lease(&LeaseLine { standing, ..line.clone() });
-    }
-
-    /// What was found counts as it is, also where it was heard of later by a clock that was wrong.
-    fn find_lease(&mut self, line: &LeaseLine) {
-        let mut standing = line.standing.clone();
-        if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
-            standing.progress.clone_from(&before.progress);
-            standing.beat = before.beat.clone().or(standing.beat);
-        }
-        self.leases.insert(line.fence.clone(), standing);
-        match line.push {
-            Some(push) => self.raise_by(push, &line.fence, line.mark),
-            None => self.raise(&line.fence, line.mark),
-        }
-        // Of a push that is still under way, its lease may have moved before its other refs.
-        if let Some(flight) = self.in_flight.iter_mut().find(|flight| Some(flight.push) == line.push) {
-            flight.leases.retain(|change| change.fence != line.fence);
-        }
-        let is_decided = self.kinds.contains_key(&line.fence) && self.knows_kinds();
-        if !is_decided {
-            self.kinds.insert(line.fence.clone(), TokenKind::Lease);
-        }
-    }
-
-    /// Whether the lines are those of a gate that holds a fence to one kind of tokens. Its first line is that
-    /// the settings have changed: by this one. Before, a lease closed its fence to other tokens at any time.
-    fn knows_kinds(&self) -> bool {
-        self.settings.as_ref().is_some_and(|settings| settings.one_kind)
-    }
-
-    /// The kinds of a state that was written before there were any. Whether a mark was raised or written to
-    /// cannot be told there.
-    fn with_kinds(mut self) -> State {
-        if !self.knows_kinds() {
-            let written = self.marks.iter().filter(|(_, mark)| **mark > Mark::default());
-            let own = written.map(|(fence, _)| (fence.clone(), TokenKind::Own));
-            let lease = self.leases.keys().map(|fence| (fence.clone(), TokenKind::Lease));
-            self.kinds = own.chain(lease).chain(self.kinds.clone()).collect();
-        }
-        self
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Evidence, Source, log::flight::tests::in_flight};
+    use crate::{Evidence, Heir, LeaseLine, Mark, Source, Standing, log::flight::tests::in_flight};
 
     fn accepted(seq: u64, token: Option<u64>) -> Event {
         let InFlight { push, stakes, plan, leases, who, place, receive_pack, .. } =

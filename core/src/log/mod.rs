@@ -11,3 +11,4 @@ pub(crate) mod fold;
 pub(crate) mod place;
 pub(crate) mod settle;
 pub(crate) mod stamp;
+pub(crate) mod state;

@@ -1,0 +1,158 @@
+//! The rule for leases: which moves of a fence's lease are allowed, and to whom.
+//!
+//! A lease lives in two refs of the repository. Whoever pushes to them proposes the next record, and
+//! [`judge_lease`] says what that would be: a grant, an advance, a release, a renewal, or nothing
+//! that is allowed. Where no gate judges, git's own compare-and-swap on these refs still decides who
+//! comes first; the rule adds the server's clock, the holder's proof, and that the counter never
+//! goes back.
+//!
+//! A proof is of one use. Each record has the hash of what the next move must show, and that move shows it in its own
+//! record: what was refused is not published, and what landed is used up. Lease and beat have a chain each.
+
+mod ownership;
+mod proof;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    Format, HeldBy, Lease, LeaseAsk, LeaseChange, LeaseMove, LeaseState, Mark, Proposal, Reject, Rules, Stamp,
+    Standing, next_token, text,
+};
+
+/// Judges what a push asks of the lease of the fence with these `rules`, where it stands as `current`
+/// at `now`. Pure: the same lease, the same question and the same moment always have the same answer.
+pub fn judge_lease(
+    rules: &Rules,
+    current: Option<&Standing>,
+    mark: Mark,
+    asked: &LeaseAsk,
+    now: &Stamp,
+) -> Result<LeaseChange, Reject> {
+    let judge = Judge { rules, current, mark, asked, now };
+    match (&asked.lease, current) {
+        _ if asked.only_asks => Err(judge.answer()),
+        (None, _) => judge.renewal(),
+        (Some(proposal), Some(current)) if proposal.lease.id == current.lease.id => judge.next_step(proposal, current),
+        (Some(proposal), _) => judge.new_ownership(proposal),
+    }
+}
+
+struct Judge<'a> {
+    rules: &'a Rules,
+    current: Option<&'a Standing>,
+    mark: Mark,
+    asked: &'a LeaseAsk,
+    now: &'a Stamp,
+}
+
+impl Judge<'_> {
+    /// Whoever only asks gets nothing, and hears why.
+    fn answer(&self) -> Reject {
+        self.held_by_another().unwrap_or_else(|| self.invalid("the lease is free: take it,  git fence acquire"))
+    }
+
+    /// A sign of life: from the holder of the lease, as long as nobody else has it. It may come late.
+    fn renewal(&self) -> Result<LeaseChange, Reject> {
+        let Some(beat) = &self.asked.beat else { return Err(self.invalid("the push moves nothing of the lease")) };
+        let current = self.current.filter(|current| current.lease.id == beat.lease).ok_or_else(|| self.lost())?;
+        if current.lease.state == LeaseState::Released {
+            return Err(self.lost());
+        }
+        self.is_of_its_format(beat, current)?;
+        match &beat.holder {
+            None => self.has_the_secret(current)?,
+            Some(next) => {
+                let before = self.asked.beat_now.as_ref().filter(|before| before.lease == current.lease.id);
+                let expected = before.and_then(|before| before.holder.as_ref()).or(current.beat.as_ref());
+                self.shows(self.asked.beat_proof.as_ref(), expected, next)?;
+            }
+        }
+        let standing = Standing {
+            heard: self.now.clone(),
+            progress: beat.progress.clone(),
+            beat: beat.holder.clone(),
+            ..current.clone()
+        };
+        Ok(self.change(LeaseMove::Renew, standing))
+    }
+
+    /// The holder goes on to the next token, or gives the lease back.
+    fn next_step(&self, proposal: &Proposal, current: &Standing) -> Result<LeaseChange, Reject> {
+        if current.lease.state == LeaseState::Released {
+            return Err(self.lost());
+        }
+        match current.lease.format {
+            Format::OneSecret => self.has_the_secret(current)?,
+            Format::OneUse => {
+                self.shows(proposal.proof.as_ref(), Some(&current.lease.holder), &proposal.lease.holder)?;
+            }
+        }
+        let change = match proposal.lease.state {
+            LeaseState::Held => LeaseMove::Advance,
+            LeaseState::Released => LeaseMove::Release,
+        };
+        let token = match change {
+            LeaseMove::Advance => next_token(Some(current.lease.token), Mark::default()),
+            _ => Some(current.lease.token),
+        };
+        let Lease { nonce, state, holder, .. } = proposal.lease.clone();
+        let holder = if current.lease.format == Format::OneUse { holder } else { current.lease.holder.clone() };
+        let expected = token.map(|token| Lease { token, nonce, state, holder, ..current.lease.clone() });
+        if expected.as_ref() != Some(&proposal.lease) || !proposal.continues(current.parent.as_ref()) {
+            return Err(self.invalid("an advance changes the token by one and a release the state, and nothing else"));
+        }
+        let beat = self.asked.beat.as_ref();
+        if beat.is_some_and(|beat| beat.lease != current.lease.id) {
+            return Err(self.invalid("lease and beat are of different ownerships"));
+        }
+        // The proof of the lease is good for a beat that moves with it.
+        beat.map_or(Ok(()), |beat| self.is_of_its_format(beat, current))?;
+        let standing = Standing {
+            commit: Some(proposal.commit.clone()),
+            lease: proposal.lease.clone(),
+            heard: self.now.clone(),
+            beat: beat.and_then(|beat| beat.holder.clone()).or_else(|| current.beat.clone()),
+            ..current.clone()
+        };
+        Ok(self.change(change, standing))
+    }
+
+    fn change(&self, change: LeaseMove, standing: Standing) -> LeaseChange {
+        let fence = self.rules.fence.clone();
+        let raises_to = match change {
+            LeaseMove::Grant | LeaseMove::Advance | LeaseMove::Revoke => {
+                self.rules.accept.mark_before(standing.lease.token)
+            }
+            LeaseMove::Release | LeaseMove::Renew => Mark::default(),
+        };
+        LeaseChange { fence, change, standing, raises_to }
+    }
+
+    fn held_by_another(&self) -> Option<Reject> {
+        let current = self.current?;
+        let left = current.left_at(self.now)?;
+        let Lease { id: lease, owner, token, .. } = current.lease.clone();
+        let by = HeldBy { owner, lease, token, left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX) };
+        Some(Reject::LeaseHeld { fence: self.rules.fence.clone(), by: Box::new(by) })
+    }
+
+    /// The lease that the push speaks of is not its pusher's.
+    fn lost(&self) -> Reject {
+        let now = self.current.map(|current| match current.lease.state {
+            LeaseState::Held => {
+                format!("{} has it, with token {}", text::in_quotes(&current.lease.owner), current.lease.token)
+            }
+            LeaseState::Released => format!("{} had it last and gave it back", text::in_quotes(&current.lease.owner)),
+        });
+        let now = now.unwrap_or_else(|| "nobody has it".to_owned());
+        Reject::LeaseLost { fence: self.rules.fence.clone(), now }
+    }
+
+    fn unproven(&self, why: &str) -> Reject {
+        Reject::LeaseRequired { fence: self.rules.fence.clone(), why: why.to_owned() }
+    }
+
+    fn invalid(&self, why: impl Into<String>) -> Reject {
+        Reject::LeaseInvalid { fence: self.rules.fence.clone(), why: why.into() }
+    }
+}

@@ -1,0 +1,252 @@
+//! What is granted, refused and lost, as tables.
+
+use super::*;
+use crate::{
+    Beat, Code, LeasePart, Reason, Secret,
+    lease::record::tests::{beat, lease, of_before, proof, secret},
+    log::flight::tests::oid,
+    nonce_of,
+};
+use std::time::Duration;
+
+fn at(seconds: u64) -> Stamp {
+    Stamp { boot: "b".to_owned(), uptime_ms: seconds * 1000, unix_ms: seconds * 1000 }
+}
+
+fn standing(id: u8, token: u64, state: LeaseState) -> Standing {
+    Standing {
+        commit: oid("a"),
+        parent: oid("9"),
+        lease: lease(id, token, state),
+        since: at(0),
+        heard: at(0),
+        progress: None,
+        beat: None,
+    }
+}
+
+fn proposal(lease: Lease, parent: &str) -> LeaseAsk {
+    let beat = Some(Beat { lease: lease.id.clone(), ..beat(0) });
+    let parents = oid(parent).into_iter().collect();
+    let commit = oid("b").unwrap();
+    LeaseAsk { lease: Some(Proposal { commit, parents, lease, proof: None }), beat, ..LeaseAsk::default() }
+}
+
+fn ruled(current: Option<&Standing>, mark: u64, asked: &LeaseAsk, now: u64) -> &'static str {
+    let rules = Rules::for_repo();
+    match judge_lease(&rules, current, Mark::at(mark).unwrap(), asked, &at(now)) {
+        Ok(LeaseChange { change: LeaseMove::Grant, .. }) => "grant",
+        Ok(LeaseChange { change: LeaseMove::Advance, .. }) => "advance",
+        Ok(LeaseChange { change: LeaseMove::Release, .. }) => "release",
+        Ok(LeaseChange { change: LeaseMove::Revoke, .. }) => "revoke",
+        Ok(LeaseChange { change: LeaseMove::Renew, .. }) => "renew",
+        Err(reject) => reject.code().as_str(),
+    }
+}
+
+fn taking(token: u64, reason: Reason, parent: &str) -> LeaseAsk {
+    proposal(Lease { reason, ..lease(2, token, LeaseState::Held) }, parent)
+}
+
+#[test]
+fn a_lease_is_granted_when_it_is_free_and_only_then() {
+    let held = standing(1, 5, LeaseState::Held);
+    let released = standing(1, 5, LeaseState::Released);
+    for (current, mark, asked, now, expected) in [
+        (None, 0, taking(1, Reason::First, "0"), 0, "grant"),
+        (None, 41, taking(42, Reason::First, "0"), 0, "grant"),
+        (None, 41, taking(41, Reason::First, "0"), 0, "FENCE-STALE"),
+        (None, 0, taking(9, Reason::First, "0"), 0, "FENCE-LEASE-INVALID"),
+        (None, 0, taking(1, Reason::Expired, "0"), 0, "FENCE-LEASE-INVALID"),
+        (Some(&released), 4, taking(6, Reason::Released, "a"), 1, "grant"),
+        (Some(&released), 4, taking(5, Reason::Released, "a"), 1, "FENCE-STALE"),
+        (Some(&released), 4, taking(6, Reason::Expired, "a"), 1, "FENCE-LEASE-INVALID"),
+        (Some(&released), 4, taking(6, Reason::Released, "9"), 1, "FENCE-LEASE-INVALID"),
+        (Some(&held), 4, taking(6, Reason::Expired, "a"), 89, "FENCE-LEASE-HELD"),
+        (Some(&held), 4, taking(6, Reason::Expired, "a"), 90, "grant"),
+        (Some(&held), 4, taking(6, Reason::Released, "a"), 90, "FENCE-LEASE-INVALID"),
+    ] {
+        assert_eq!(ruled(current, mark, &asked, now), expected, "{asked:?} at {now}");
+    }
+    let mut alone = taking(6, Reason::Released, "a");
+    alone.beat = None;
+    assert_eq!(ruled(Some(&released), 4, &alone, 1), "FENCE-LEASE-INVALID");
+    let mut long = taking(6, Reason::Released, "a");
+    long.lease.as_mut().unwrap().lease.ttl = crate::Ttl::MAX;
+    assert_eq!(ruled(Some(&released), 4, &long, 1), "FENCE-LEASE-INVALID");
+}
+
+/// Somebody has removed the ref on the server: whoever comes sees none, and begins at 1.
+#[test]
+fn where_the_ref_is_gone_the_counter_goes_on() {
+    let gone = |state| Standing { commit: None, ..standing(1, 5, state) };
+    let (held, released) = (gone(LeaseState::Held), gone(LeaseState::Released));
+    for (current, mark, asked, now, expected) in [
+        (&released, 4, taking(1, Reason::First, "0"), 1, "FENCE-STALE"),
+        (&released, 4, taking(5, Reason::First, "0"), 1, "FENCE-STALE"),
+        (&released, 4, taking(6, Reason::First, "0"), 1, "grant"),
+        (&released, 9, taking(6, Reason::First, "0"), 1, "FENCE-STALE"),
+        (&released, 9, taking(10, Reason::First, "0"), 1, "grant"),
+        (&released, 4, taking(6, Reason::Released, "a"), 1, "FENCE-LEASE-INVALID"),
+        (&held, 4, taking(6, Reason::First, "0"), 89, "FENCE-LEASE-HELD"),
+        (&held, 4, taking(6, Reason::First, "0"), 90, "grant"),
+    ] {
+        assert_eq!(ruled(Some(current), mark, &asked, now), expected, "{asked:?} at {now}");
+    }
+    // With the ref there, the same would cut its history off.
+    let there = standing(1, 5, LeaseState::Released);
+    assert_eq!(ruled(Some(&there), 4, &taking(6, Reason::First, "0"), 1), "FENCE-LEASE-INVALID");
+    let told =
+        judge_lease(&Rules::for_repo(), Some(&released), Mark::at(4).unwrap(), &taking(1, Reason::First, "0"), &at(1));
+    assert!(matches!(told, Err(Reject::Stale { mark, .. }) if mark.get() == 5), "{told:?}");
+}
+
+#[test]
+fn only_the_holder_advances_and_releases_and_changes_nothing_else() {
+    let held = standing(1, 5, LeaseState::Held);
+    let with = |lease: Lease, proof| {
+        let mut asked = proposal(lease, "9");
+        asked.lease.as_mut().unwrap().proof = proof;
+        asked
+    };
+    let next = |token, state| with(lease(1, token, state), Some(proof(1, 5)));
+    for (asked, expected) in [
+        (next(6, LeaseState::Held), "advance"),
+        (next(5, LeaseState::Held), "FENCE-LEASE-INVALID"),
+        (next(7, LeaseState::Held), "FENCE-LEASE-INVALID"),
+        (next(5, LeaseState::Released), "release"),
+        (next(6, LeaseState::Released), "FENCE-LEASE-INVALID"),
+        (with(lease(1, 6, LeaseState::Held), None), "FENCE-LEASE-REQUIRED"),
+        (with(lease(1, 6, LeaseState::Held), Some(proof(2, 5))), "FENCE-LEASE-INVALID"),
+        // The one before, which everybody can read by now, and the master itself.
+        (with(lease(1, 6, LeaseState::Held), Some(proof(1, 4))), "FENCE-LEASE-INVALID"),
+        (with(lease(1, 6, LeaseState::Held), Some(secret(1))), "FENCE-LEASE-INVALID"),
+        // As a push option, it is none.
+        (LeaseAsk { secret: Some(proof(1, 5)), ..with(lease(1, 6, LeaseState::Held), None) }, "FENCE-LEASE-REQUIRED"),
+        // Good once, and not again: it may not be what the next move must show.
+        (
+            with(Lease { holder: proof(1, 5).holder(), ..lease(1, 6, LeaseState::Held) }, Some(proof(1, 5))),
+            "FENCE-LEASE-INVALID",
+        ),
+        (with(of_before(lease(1, 6, LeaseState::Held)), Some(proof(1, 5))), "FENCE-LEASE-INVALID"),
+        (
+            with(Lease { owner: "x".to_owned(), ..lease(1, 6, LeaseState::Held) }, Some(proof(1, 5))),
+            "FENCE-LEASE-INVALID",
+        ),
+        // Late, and nobody took it.
+        (next(6, LeaseState::Held), "advance"),
+    ] {
+        assert_eq!(ruled(Some(&held), 4, &asked, 9_000), expected, "{asked:?}");
+    }
+    assert_eq!(
+        ruled(Some(&standing(1, 5, LeaseState::Released)), 4, &next(6, LeaseState::Held), 1),
+        "FENCE-LEASE-LOST"
+    );
+    // It went to somebody else meanwhile.
+    assert_eq!(ruled(Some(&standing(2, 6, LeaseState::Held)), 5, &next(6, LeaseState::Held), 1), "FENCE-LEASE-LOST");
+}
+
+/// The beat that the ref shows is `beat(1)`, and its successor shows what that asks for.
+fn alive(id: u8, shows: Option<Secret>) -> LeaseAsk {
+    let nonce = nonce_of([id + 1; 16]);
+    let holder = Some(secret(id).of_record(LeasePart::Beat, &nonce).holder());
+    let next = Beat { nonce, holder, ..beat(id) };
+    LeaseAsk { beat: Some(next), beat_proof: shows, beat_now: Some(beat(1)), ..LeaseAsk::default() }
+}
+
+#[test]
+fn a_beat_counts_from_its_holder_as_long_as_nobody_else_has_the_lease() {
+    let shows = |id: u8, nonce: u8| Some(secret(id).of_record(LeasePart::Beat, &nonce_of([nonce; 16])));
+    let held = standing(1, 5, LeaseState::Held);
+    let of_lease = Some(secret(1).of_record(LeasePart::Lease, &nonce_of([1; 16])));
+    let again = |mut asked: LeaseAsk| {
+        asked.beat.as_mut().unwrap().holder = shows(1, 1).map(|proof| proof.holder());
+        asked
+    };
+    for (current, asked, expected) in [
+        (&held, alive(1, shows(1, 1)), "renew"),
+        (&held, alive(1, None), "FENCE-LEASE-REQUIRED"),
+        (&held, LeaseAsk { secret: shows(1, 1), ..alive(1, None) }, "FENCE-LEASE-REQUIRED"),
+        (&held, alive(1, shows(1, 0)), "FENCE-LEASE-INVALID"),
+        (&held, alive(1, shows(2, 1)), "FENCE-LEASE-INVALID"),
+        // What the lease asks for is not what the beat asks for.
+        (&held, alive(1, of_lease), "FENCE-LEASE-INVALID"),
+        (&held, again(alive(1, shows(1, 1))), "FENCE-LEASE-INVALID"),
+        (&held, alive(2, shows(2, 1)), "FENCE-LEASE-LOST"),
+        (&standing(1, 5, LeaseState::Released), alive(1, shows(1, 1)), "FENCE-LEASE-LOST"),
+    ] {
+        assert_eq!(ruled(Some(current), 4, &asked, 9_000), expected, "{asked:?}");
+    }
+    let renewed =
+        judge_lease(&Rules::for_repo(), Some(&held), Mark::default(), &alive(1, shows(1, 1)), &at(60)).unwrap();
+    assert_eq!(renewed.standing.left_at(&at(149)), Some(Duration::from_secs(1)));
+    assert_eq!(renewed.standing.left_at(&at(150)), None);
+    // Where the ref shows nothing of this ownership, the last that was heard counts, and only there.
+    let heard = Standing { beat: shows(1, 7).map(|proof| proof.holder()), ..held.clone() };
+    for (now, shown, expected) in [
+        (Some(beat(1)), 1, "renew"),
+        (Some(beat(1)), 7, "FENCE-LEASE-INVALID"),
+        (Some(beat(2)), 7, "renew"),
+        (None, 7, "renew"),
+        (None, 1, "FENCE-LEASE-INVALID"),
+    ] {
+        let asked = LeaseAsk { beat_now: now, ..alive(1, shows(1, shown)) };
+        assert_eq!(ruled(Some(&heard), 4, &asked, 1), expected, "{asked:?}");
+    }
+    let unheard = LeaseAsk { beat_now: None, ..alive(1, shows(1, 1)) };
+    assert_eq!(ruled(Some(&held), 4, &unheard, 1), "FENCE-LEASE-INVALID");
+}
+
+/// It keeps its one secret, and its push options, until it ends. Nobody takes another like it.
+#[test]
+fn a_lease_of_the_format_before_keeps_its_holder() {
+    let before = |token, state| of_before(lease(1, token, state));
+    let held = Standing { lease: before(5, LeaseState::Held), ..standing(1, 5, LeaseState::Held) };
+    let old_beat = Beat { holder: None, ..beat(1) };
+    let next = |lease: Lease, secret| LeaseAsk { secret, beat: None, ..proposal(lease, "9") };
+    let alive_with = |secret| LeaseAsk { beat: Some(old_beat.clone()), secret, ..LeaseAsk::default() };
+    let mut upgraded = next(lease(1, 6, LeaseState::Held), Some(secret(1)));
+    upgraded.lease.as_mut().unwrap().proof = Some(secret(1));
+    for (asked, expected) in [
+        (next(before(6, LeaseState::Held), Some(secret(1))), "advance"),
+        (next(before(5, LeaseState::Released), Some(secret(1))), "release"),
+        (alive_with(Some(secret(1))), "renew"),
+        (next(before(6, LeaseState::Held), None), "FENCE-LEASE-REQUIRED"),
+        (next(before(6, LeaseState::Held), Some(secret(2))), "FENCE-LEASE-INVALID"),
+        (alive_with(None), "FENCE-LEASE-REQUIRED"),
+        (alive_with(Some(secret(2))), "FENCE-LEASE-INVALID"),
+        (alive(1, Some(secret(1))), "FENCE-LEASE-INVALID"),
+        (upgraded, "FENCE-LEASE-INVALID"),
+    ] {
+        assert_eq!(ruled(Some(&held), 4, &asked, 1), expected, "{asked:?}");
+    }
+    let mut taking = taking(1, Reason::First, "0");
+    let new = taking.lease.as_mut().unwrap();
+    new.lease = of_before(new.lease.clone());
+    assert_eq!(ruled(None, 0, &taking, 1), "FENCE-LEASE-INVALID");
+    taking.lease.as_mut().unwrap().lease = lease(2, 1, LeaseState::Held);
+    assert_eq!(ruled(None, 0, &taking, 1), "grant");
+    taking.beat.as_mut().unwrap().holder = None;
+    assert_eq!(ruled(None, 0, &taking, 1), "FENCE-LEASE-INVALID");
+}
+
+#[test]
+fn a_live_lease_is_taken_away_only_by_those_who_may() {
+    let held = standing(1, 5, LeaseState::Held);
+    let away = || proposal(Lease { reason: Reason::Revoked, ..lease(2, 6, LeaseState::Released) }, "a");
+    assert_eq!(ruled(Some(&held), 4, &away(), 1), "FENCE-LEASE-INVALID");
+    assert_eq!(ruled(Some(&held), 4, &LeaseAsk { may_revoke: true, ..away() }, 1), "revoke");
+    assert_eq!(ruled(None, 5, &LeaseAsk { may_revoke: true, ..away() }, 1), "FENCE-LEASE-INVALID");
+    let gone = Standing { commit: None, ..held };
+    let away = proposal(Lease { reason: Reason::Revoked, ..lease(2, 6, LeaseState::Released) }, "0");
+    assert_eq!(ruled(Some(&gone), 4, &LeaseAsk { may_revoke: true, ..away }, 1), "revoke");
+}
+
+#[test]
+fn asking_changes_nothing_and_is_answered() {
+    let asks = LeaseAsk { only_asks: true, ..LeaseAsk::default() };
+    let held = standing(1, 5, LeaseState::Held);
+    assert_eq!(ruled(Some(&held), 4, &asks, 1), Code::LeaseHeld.as_str());
+    assert_eq!(ruled(Some(&held), 4, &asks, 91), Code::LeaseInvalid.as_str());
+    assert_eq!(ruled(None, 0, &asks, 91), Code::LeaseInvalid.as_str());
+}

@@ -1,0 +1,58 @@
+//! The refs that a lease lives in.
+
+use crate::{FenceName, RefName};
+
+/// What a ref below `refs/fence/` is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeasePart {
+    /// `refs/fence/<name>/lease`: who owns it.
+    Lease,
+    /// `refs/fence/<name>/beat`: the heartbeat.
+    Beat,
+    /// `refs/fence/<name>/lease/ask`: a ref that cannot be where the lease is. To push to it is to
+    /// ask whether the lease is free, and changes nothing, with a gate or without.
+    Ask,
+}
+
+impl LeasePart {
+    /// The ref of this part of the lease of `fence`.
+    pub fn of(self, fence: &FenceName) -> RefName {
+        let part = match self {
+            LeasePart::Lease => "lease",
+            LeasePart::Beat => "beat",
+            LeasePart::Ask => "lease/ask",
+        };
+        RefName::new(format!("refs/fence/{fence}/{part}"))
+    }
+
+    /// Which fence's lease `name` is part of, and which part.
+    pub fn in_name(name: &RefName) -> Option<(FenceName, LeasePart)> {
+        let rest = name.as_bytes().strip_prefix(b"refs/fence/")?;
+        let slash = rest.iter().position(|b| *b == b'/')?;
+        let part = match &rest[slash + 1..] {
+            b"lease" => LeasePart::Lease,
+            b"beat" => LeasePart::Beat,
+            b"lease/ask" => LeasePart::Ask,
+            _ => return None,
+        };
+        Some((FenceName::parse(&rest[..slash]).ok()?, part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refs_of_a_lease_are_known_by_name() {
+        for part in [LeasePart::Lease, LeasePart::Beat, LeasePart::Ask] {
+            let name = part.of(&FenceName::repo());
+            assert_eq!(LeasePart::in_name(&name), Some((FenceName::repo(), part)));
+        }
+        for name in
+            ["refs/fence/repo", "refs/fence/repo/x", "refs/fence/a/b/lease", "refs/fence/A/lease", "refs/heads/x"]
+        {
+            assert_eq!(LeasePart::in_name(&RefName::new(name)), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The trailers of a record, read to the letter.
+
+use super::value::LEASE_FORMAT;
+use crate::{Format, Holder, LeaseId, Secret, log::chain::is_hex, text};
+use std::collections::BTreeMap;
+
+/// What a move shows.
+pub(super) const PROOF: &str = "Fence-Proof";
+
+/// Longer than any record of ours.
+const LONGEST_MESSAGE: usize = 16 * 1024;
+
+/// Why a message is no record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Written by a version that this one does not know.
+    #[error("it is of format {0}, and this git-fence knows formats 1 to {LEASE_FORMAT}")]
+    Format(String),
+    /// A trailer is not there.
+    #[error("its trailer {0} is missing")]
+    Missing(&'static str),
+    /// A trailer is there more than once.
+    #[error("its trailer {0} is there twice")]
+    Twice(String),
+    /// A trailer's value is not what it must be.
+    #[error("its trailer {0} is {1}")]
+    Value(&'static str, String),
+    /// Not a message with our trailers at all.
+    #[error("it is not a record of git-fence")]
+    NoRecord,
+}
+
+/// The last paragraph of a message, where every line of it is `Fence-…: value`.
+pub(super) struct RecordTrailers<'a> {
+    pub(super) format: Format,
+    all: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> RecordTrailers<'a> {
+    pub(super) fn read(message: &'a [u8]) -> Result<RecordTrailers<'a>, RecordError> {
+        let message = std::str::from_utf8(message).map_err(|_| RecordError::NoRecord)?;
+        let (_, last) = message.trim_end_matches('\n').rsplit_once("\n\n").ok_or(RecordError::NoRecord)?;
+        if message.len() > LONGEST_MESSAGE {
+            return Err(RecordError::NoRecord);
+        }
+        let mut trailers = BTreeMap::new();
+        for line in last.split('\n') {
+            let (key, value) = line.split_once(": ").ok_or(RecordError::NoRecord)?;
+            if !key.starts_with("Fence-") {
+                return Err(RecordError::NoRecord);
+            }
+            if trailers.insert(key, value).is_some() {
+                return Err(RecordError::Twice(text::one_line(key.as_bytes(), 40)));
+            }
+        }
+        // Asked first: a later format may have changed everything else.
+        let format = *trailers.get("Fence-Format").ok_or(RecordError::Missing("Fence-Format"))?;
+        let known = digits(format).and_then(|version| Format::try_from(u32::try_from(version).ok()?).ok());
+        match known {
+            Some(format) => Ok(RecordTrailers { format, all: trailers }),
+            None => Err(RecordError::Format(text::one_line(format.as_bytes(), 20))),
+        }
+    }
+
+    pub(super) fn find(&self, key: &str) -> Option<&'a str> {
+        self.all.get(key).copied()
+    }
+
+    pub(super) fn get(&self, key: &'static str) -> Result<&'a str, RecordError> {
+        self.find(key).ok_or(RecordError::Missing(key))
+    }
+
+    pub(super) fn parse<T>(&self, key: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, RecordError> {
+        let value = self.get(key)?;
+        read(value).ok_or_else(|| RecordError::Value(key, text::quoted(value.as_bytes())))
+    }
+
+    pub(super) fn lease(&self) -> Result<LeaseId, RecordError> {
+        self.parse("Fence-Lease", LeaseId::parse)
+    }
+
+    pub(super) fn holder(&self) -> Result<Holder, RecordError> {
+        self.parse("Fence-Holder", Holder::parse)
+    }
+
+    /// What is shown as a proof must be one; it is not repeated where it is none.
+    pub(super) fn proof(&self) -> Result<(), RecordError> {
+        match self.find(PROOF) {
+            Some(shown) if self.format == Format::OneUse && Secret::parse(shown.as_bytes()).is_none() => {
+                Err(RecordError::Value(PROOF, "not 64 hexadecimal digits".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn nonce(&self) -> Result<String, RecordError> {
+        self.parse("Fence-Nonce", |value| is_hex(value, 32).then(|| value.to_owned()))
+    }
+}
+
+/// A number without sign, spaces or leading zero.
+pub(super) fn digits(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
+    plain.then(|| text.parse().ok()).flatten()
+}

@@ -1,0 +1,192 @@
+//! The values that a lease is made of.
+
+use crate::{
+    log::chain::{self, is_hex},
+    text,
+};
+use serde::{Deserialize, Serialize};
+use std::{fmt, time::Duration};
+
+/// The version of the record that this code writes.
+pub const LEASE_FORMAT: u32 = 2;
+
+/// The versions of the record that this code reads: how a holder proves that a lease is its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub enum Format {
+    /// By one secret for the whole ownership, in a push option, which others may get to see. Nobody takes a lease in it
+    /// any more.
+    #[default]
+    OneSecret,
+    /// By a proof of one use for each move: a record has the hash of what the next move must show, and that move
+    /// shows it in its own record.
+    OneUse,
+}
+
+impl From<Format> for u32 {
+    fn from(format: Format) -> u32 {
+        match format {
+            Format::OneSecret => 1,
+            Format::OneUse => LEASE_FORMAT,
+        }
+    }
+}
+
+impl TryFrom<u32> for Format {
+    type Error = &'static str;
+
+    fn try_from(version: u32) -> Result<Format, &'static str> {
+        let known = [Format::OneSecret, Format::OneUse].into_iter().find(|format| u32::from(*format) == version);
+        known.ok_or("not a format that this git-fence knows")
+    }
+}
+
+/// How much of an owner's name, a reason or a progress report is kept.
+const LONGEST_OWNER: usize = 100;
+pub(super) const LONGEST_WORDS: usize = 200;
+
+/// One ownership, from the grant to its end: 32 random hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LeaseId(String);
+
+impl LeaseId {
+    /// The id made of `random` bytes.
+    pub fn of(random: [u8; 16]) -> LeaseId {
+        LeaseId(chain::hex(&random))
+    }
+
+    /// Reads an id.
+    pub fn parse(text: &str) -> Option<LeaseId> {
+        is_hex(text, 32).then(|| LeaseId(text.to_owned()))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for LeaseId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<LeaseId, String> {
+        LeaseId::parse(&text).ok_or_else(|| format!("{} is not a lease's id", text::quoted(text.as_bytes())))
+    }
+}
+
+impl From<LeaseId> for String {
+    fn from(id: LeaseId) -> String {
+        id.0
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How long a lease lasts without a heartbeat: whole seconds, from one second to a week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct Ttl(u32);
+
+impl Ttl {
+    /// The longest there is.
+    pub const MAX: Ttl = Ttl(7 * 24 * 3600);
+    /// The longest that a gate allows unless it is told otherwise.
+    pub const ONE_DAY: Ttl = Ttl(24 * 3600);
+
+    /// The TTL of so many seconds.
+    pub fn of_seconds(seconds: u64) -> Option<Ttl> {
+        u32::try_from(seconds).ok().map(Ttl).filter(|ttl| (Ttl(1)..=Ttl::MAX).contains(ttl))
+    }
+
+    /// As a length of time.
+    pub fn duration(self) -> Duration {
+        Duration::from_secs(self.0.into())
+    }
+}
+
+impl TryFrom<u64> for Ttl {
+    type Error = &'static str;
+
+    fn try_from(seconds: u64) -> Result<Ttl, &'static str> {
+        Ttl::of_seconds(seconds).ok_or("not a TTL: from one second to a week")
+    }
+}
+
+impl From<Ttl> for u64 {
+    fn from(ttl: Ttl) -> u64 {
+        ttl.0.into()
+    }
+}
+
+impl fmt::Display for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s", self.0)
+    }
+}
+
+/// Whether a lease is still its owner's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaseState {
+    /// It is, while the heartbeat goes on.
+    Held,
+    /// Its owner has given it back.
+    Released,
+}
+
+/// Why a lease changed hands: how the ownership before ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// There was none before.
+    First,
+    /// It was given back.
+    Released,
+    /// Its heartbeat stopped.
+    Expired,
+    /// Somebody who may do so has taken it away.
+    Revoked,
+}
+
+impl Reason {
+    /// The word that stands in the record.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::First => "first",
+            Reason::Released => "released",
+            Reason::Expired => "expired",
+            Reason::Revoked => "revoked",
+        }
+    }
+
+    pub(super) fn parse(word: &str) -> Option<Reason> {
+        [Reason::First, Reason::Released, Reason::Expired, Reason::Revoked].into_iter().find(|r| r.as_str() == word)
+    }
+}
+
+/// An owner's name as records hold it; nothing where nothing of it can be shown.
+pub fn owner_name(text: &str) -> Option<String> {
+    let name = one_line(text, LONGEST_OWNER);
+    (!name.is_empty()).then_some(name)
+}
+
+/// A reason or a report of progress as records hold it.
+pub fn few_words(text: &str) -> Option<String> {
+    let words = one_line(text, LONGEST_WORDS);
+    (!words.is_empty()).then_some(words)
+}
+
+/// A nonce made of `random` bytes.
+pub fn nonce_of(random: [u8; 16]) -> String {
+    chain::hex(&random)
+}
+
+/// A line of somebody's words, cut to what is kept.
+pub(super) fn one_line(text: &str, most: usize) -> String {
+    text::one_line(text.as_bytes(), most).trim().to_owned()
+}

@@ -1,17 +1,16 @@
-//! The gate, step for step as `hook/src/gate.rs` and its neighbours call the core.
+//! The gate, step for step as `hook/src/push` calls the core.
 
 use crate::{
-    steps::Protocol,
-    world::{
-        ACCEPTED, BEAT, Fence, LEASE, Log, NONE, NOWHERE, Object, REPO, Rec, Ref, World, id_of, is_branch, maker_of,
-        push_of,
-    },
+    log::{ACCEPTED, Log, id_of, push_of},
+    numbers::{FenceNo, LEASE, NONE, NOWHERE, REPO, fence_of, is_branch},
+    protocol::Protocol,
+    records::{beat_of, token, who},
+    world::World,
 };
 use git_fence_core::{
-    Beat, Claim, Decision, Event, Evidence, Format, FoundLease, Holder, InFlight, Lease, LeaseAsk, LeaseId, LeaseState,
-    Mark, ObjectId, Place, Plan, PlannedRef, Proposal, Push, PushId, Reason, ReceivePack, RefUpdate, Reject, Renewed,
-    Source, Stake, Stamp, Standing, Token, View, Who, decide, landed_so_far, next_token, nonce_of, refs_say_over,
-    settle, settle_as_reported,
+    Claim, Decision, Event, Evidence, Format, FoundLease, InFlight, Lease, LeaseAsk, LeaseId, LeaseState, Mark, Plan,
+    Proposal, Push, PushId, Reason, ReceivePack, RefUpdate, Reject, Renewed, Source, Stake, Stamp, Standing, View,
+    decide, landed_so_far, next_token, refs_say_over, settle, settle_as_reported,
 };
 use std::sync::Arc;
 
@@ -51,15 +50,14 @@ impl Protocol {
     pub fn judge(&self, world: &World, p: usize) -> (Vec<Arc<Log>>, Ruling) {
         let mut desk = Desk { world, push: p, appended: Vec::new() };
         let ask = self.ask_of(world, p);
-        let touches = |fence: Fence| self.commands(world, p).iter().any(|(on, _)| crate::world::fence_of(*on) == fence);
+        let touches = |fence: FenceNo| self.commands(world, p).iter().any(|(on, _)| fence_of(*on) == fence);
         let claims: Vec<Claim<'_>> = self
             .fences
             .iter()
             .enumerate()
             .filter(|(fence, _)| touches(*fence))
             .map(|(fence, rules)| {
-                let mut of_fence =
-                    self.commands(world, p).into_iter().filter(|(on, _)| crate::world::fence_of(*on) == fence);
+                let mut of_fence = self.commands(world, p).into_iter().filter(|(on, _)| fence_of(*on) == fence);
                 let guarded = of_fence.any(|(on, _)| is_branch(on));
                 let token = world.pushes[p].tokens[fence].filter(|_| guarded).map(token);
                 let exempt = self.scenario.pushes[p].exempt;
@@ -285,91 +283,6 @@ impl Protocol {
             }
         }
     }
-
-    fn seen(&self, world: &World, plan: &[PlannedRef]) -> Vec<Option<ObjectId>> {
-        let at = |planned: &PlannedRef| self.names.iter().position(|name| *name == planned.name);
-        plan.iter().map(|planned| at(planned).and_then(|on| self.object(world.refs[on]))).collect()
-    }
-
-    fn planned(&self, world: &World, p: usize) -> Vec<PlannedRef> {
-        let planned = |((on, new), said): ((Ref, Object), &Object)| PlannedRef {
-            name: self.names[on].clone(),
-            fence: self.fences[crate::world::fence_of(on)].fence.clone(),
-            old: self.object(world.refs[on]),
-            new: self.object(new),
-            claimed: (*said != world.refs[on])
-                .then(|| self.object(*said).map_or("none".to_owned(), |said| said.to_string())),
-            via: None,
-        };
-        self.commands(world, p).into_iter().zip(&world.pushes[p].said).map(planned).collect()
-    }
-
-    fn object(&self, object: Object) -> Option<ObjectId> {
-        self.objects[usize::from(object)].clone()
-    }
-
-    fn here(&self, world: &World) -> Place {
-        Place {
-            boot: self.boots[usize::from(world.boots)].clone(),
-            machine: Some("m".to_owned()),
-            pid_ns: 1,
-            uptime_ms: 0,
-        }
-    }
-
-    fn now(&self, world: &World) -> Stamp {
-        let ms = |ticks: u8| u64::from(ticks) * 1000;
-        Stamp {
-            boot: self.boots[usize::from(world.boots)].clone(),
-            uptime_ms: ms(world.ticks - world.booted_at),
-            unix_ms: ms(world.ticks),
-        }
-    }
-
-    /// What a push asks of the lease of `repo`.
-    fn ask_of(&self, world: &World, p: usize) -> Option<LeaseAsk> {
-        let push = &world.pushes[p];
-        let rec = push.rec?;
-        let commands = self.commands(world, p);
-        let moves =
-            |part: Ref| commands.iter().position(|(on, _)| *on == part).map(|at| (commands[at].1, push.said[at]));
-        let is_new = rec.grant == p;
-        // Made of what the client believes to be there: whoever has the master can prove itself to any record of its own.
-        let proof =
-            |part: usize, said: Object| (!is_new).then(|| self.proofs[part][rec.grant][usize::from(said)].0.clone());
-        let lease = moves(LEASE).map(|(new, said)| Proposal { proof: proof(0, said), ..self.proposal(world, new) });
-        let beat = moves(BEAT).map(|(new, _)| beat_of(id_of_lease(rec), self.asked(1, rec.grant, new)));
-        let beat_now = Some(world.refs[BEAT]).filter(|at| *at != NONE).and_then(|at| {
-            let made = world.pushes[maker_of(at)].rec?;
-            Some(beat_of(id_of_lease(made), self.asked(1, made.grant, at)))
-        });
-        let beat_proof = moves(BEAT).and_then(|(_, said)| proof(1, said));
-        Some(LeaseAsk { lease, beat, beat_proof, beat_now, ..LeaseAsk::default() })
-    }
-
-    /// What a record at this object asks the next move for, of a lease (0) or a beat (1).
-    fn asked(&self, part: usize, grant: usize, object: Object) -> Holder {
-        self.proofs[part][grant][usize::from(object)].1.clone()
-    }
-
-    fn proposal(&self, world: &World, commit: Object) -> Proposal {
-        let rec = world.pushes[maker_of(commit)].rec.expect("whoever makes a lease's commit has a record for it");
-        let lease = Lease {
-            format: Format::OneUse,
-            id: id_of_lease(rec),
-            token: token(rec.token),
-            owner: self.owners[rec.grant].clone(),
-            state: if rec.released { LeaseState::Released } else { LeaseState::Held },
-            ttl: self.ttl,
-            reason: rec.reason.into(),
-            words: None,
-            holder: self.asked(0, rec.grant, commit),
-            nonce: nonce_of([commit; 16]),
-        };
-        let parents = self.object(rec.parent).into_iter().collect();
-        let commit = self.object(commit).expect("a lease's commit is an object");
-        Proposal { commit, parents, lease, proof: None }
-    }
 }
 
 /// The gate as everyone writes it first (`fixtures/naive-hook.sh`): compare, advance the mark, exit.
@@ -397,22 +310,4 @@ fn naive(desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
     said[desk.push] |= ACCEPTED;
     desk.appended.push(Arc::new(Log::of(state, said)));
     Ruling::Accepted
-}
-
-fn beat_of(lease: LeaseId, holder: Holder) -> Beat {
-    let (deadline, nonce) = (String::new(), String::new());
-    Beat { lease, deadline, progress: None, gate: true, holder: Some(holder), nonce }
-}
-
-fn id_of_lease(rec: Rec) -> LeaseId {
-    LeaseId::of([u8::try_from(rec.grant).unwrap_or(u8::MAX); 16])
-}
-
-/// The token that is this number.
-pub fn token(n: u8) -> Token {
-    Token::try_from(u64::from(n)).expect("tokens in a model start at 1")
-}
-
-fn who() -> Who {
-    Who { owner: None, pusher: String::new(), address: None }
 }

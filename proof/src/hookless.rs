@@ -3,13 +3,13 @@
 //! Two runs want the same lease, and each writes its own branch with it. Whoever finds the lease may take
 //! it at any time, whether it has expired or not: that costs work, and must never cost more.
 
-use crate::report::Latches;
+use crate::{report::Latches, world::Answer};
 use git_fence_core::{Mark, Token, next_token};
 use stateright::{Model, Property};
 
 /// How the client pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct How {
+pub struct PushStyle {
     /// With `--atomic`.
     pub atomic: bool,
     /// With a nonce in every commit of a lease.
@@ -20,16 +20,16 @@ pub struct How {
     pub plus: bool,
 }
 
-impl How {
+impl PushStyle {
     /// As git-fence pushes.
-    pub const WHOLE: How = How { atomic: true, nonce: true, moves_lease: true, plus: false };
+    pub const WHOLE: PushStyle = PushStyle { atomic: true, nonce: true, moves_lease: true, plus: false };
 
     /// The ways to push that leave something out, and what they are called.
-    pub const HOLES: [(&'static str, How); 4] = [
-        ("without --atomic", How { atomic: false, ..How::WHOLE }),
-        ("without the nonce", How { nonce: false, ..How::WHOLE }),
-        ("with a lease that does not move", How { moves_lease: false, ..How::WHOLE }),
-        ("with a + on the refspec", How { plus: true, ..How::WHOLE }),
+    pub const HOLES: [(&'static str, PushStyle); 4] = [
+        ("without --atomic", PushStyle { atomic: false, ..PushStyle::WHOLE }),
+        ("without the nonce", PushStyle { nonce: false, ..PushStyle::WHOLE }),
+        ("with a lease that does not move", PushStyle { moves_lease: false, ..PushStyle::WHOLE }),
+        ("with a + on the refspec", PushStyle { plus: true, ..PushStyle::WHOLE }),
     ];
 }
 
@@ -37,7 +37,7 @@ impl How {
 #[derive(Debug)]
 pub struct Hookless {
     /// How its clients push.
-    pub how: How,
+    pub how: PushStyle,
     pub(crate) latches: Latches,
 }
 
@@ -64,17 +64,17 @@ enum Op {
 
 /// The commit of a lease. Two that are equal are the same object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Record {
+pub struct SwapRecord {
     token: u8,
     /// What makes it unlike all others: the push that made it.
     nonce: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Phase {
+enum SwapPhase {
     Idle,
     /// It has read the lease, and expects it so.
-    Read(Option<Record>),
+    Read(Option<SwapRecord>),
     /// Its receive-pack has got it.
     Sent,
     /// Its refs have moved or will not, and its client has not heard of it.
@@ -82,22 +82,14 @@ enum Phase {
     Gone,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Answer {
-    None,
-    Landed,
-    No,
-    Lost,
-}
-
 /// A push of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Push {
-    phase: Phase,
+pub struct SwapPush {
+    phase: SwapPhase,
     /// What it would make of the lease.
-    new: Option<Record>,
+    new: Option<SwapRecord>,
     /// Where it says that the lease is, if it moves it.
-    lease: Option<Option<Record>>,
+    lease: Option<Option<SwapRecord>>,
     /// Where it says that the branch is, if it moves it.
     branch: Option<u8>,
     refused: bool,
@@ -107,26 +99,26 @@ pub struct Push {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Held {
-    record: Record,
+struct SwapHeld {
+    record: SwapRecord,
     pending: Option<usize>,
 }
 
 /// Everything at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Remote {
-    lease: Option<Record>,
+pub struct SwapRemote {
+    lease: Option<SwapRecord>,
     /// How often the branch of each run has moved.
     branches: [u8; RUNS],
-    pushes: [Push; RUNS * PROGRAM.len()],
-    held: [Option<Held>; RUNS],
+    pushes: [SwapPush; RUNS * PROGRAM.len()],
+    held: [Option<SwapHeld>; RUNS],
     /// The pushes that moved the lease (`false`) or a branch (`true`), in order.
     moves: Vec<(bool, usize)>,
 }
 
 /// One step of somebody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum SwapStep {
     /// A client reads the lease.
     Read(usize),
     /// It connects, looks at what the remote shows, and sends its push.
@@ -149,18 +141,19 @@ fn op_of(p: usize) -> Op {
     PROGRAM[p % PROGRAM.len()]
 }
 
-impl How {
-    fn is_next(remote: &Remote, p: usize) -> bool {
+impl PushStyle {
+    fn is_next(remote: &SwapRemote, p: usize) -> bool {
         let first = run_of(p) * PROGRAM.len();
-        remote.pushes[p].phase == Phase::Idle && (first..p).all(|before| remote.pushes[before].answer != Answer::None)
+        remote.pushes[p].phase == SwapPhase::Idle
+            && (first..p).all(|before| remote.pushes[before].answer != Answer::None)
     }
 
     /// What the client expects the lease to be, and what it would make of it; nothing where it has none.
-    fn wish(self, remote: &Remote, p: usize, seen: Option<Record>) -> Option<(Option<Record>, Record)> {
-        let after = |last: Option<Record>| {
+    fn wish(self, remote: &SwapRemote, p: usize, seen: Option<SwapRecord>) -> Option<(Option<SwapRecord>, SwapRecord)> {
+        let after = |last: Option<SwapRecord>| {
             let last = last.and_then(|last| Token::try_from(u64::from(last.token)).ok());
             let token = u8::try_from(next_token(last, Mark::default())?.get()).ok()?;
-            Some(Record { token, nonce: self.nonce.then_some(p) })
+            Some(SwapRecord { token, nonce: self.nonce.then_some(p) })
         };
         let held = remote.held[run_of(p)];
         match op_of(p) {
@@ -176,10 +169,10 @@ impl How {
         }
     }
 
-    fn send(self, remote: &mut Remote, p: usize, seen: Option<Record>) {
+    fn send(self, remote: &mut SwapRemote, p: usize, seen: Option<SwapRecord>) {
         let shown = remote.lease;
         let Some((expected, new)) = self.wish(remote, p, seen) else {
-            remote.pushes[p] = Push { phase: Phase::Gone, answer: Answer::No, ..remote.pushes[p] };
+            remote.pushes[p] = SwapPush { phase: SwapPhase::Gone, answer: Answer::No, ..remote.pushes[p] };
             return;
         };
         // What is up to date is not sent; what is not as expected is not either, unless `+` says so.
@@ -187,11 +180,11 @@ impl How {
         let is_refused = !is_up_to_date && shown != expected && !self.plus;
         let lease = (!is_up_to_date && !is_refused).then_some(shown);
         let branch = (op_of(p) == Op::Push && !(is_refused && self.atomic)).then_some(remote.branches[run_of(p)]);
-        let phase = if lease.is_none() && branch.is_none() { Phase::Report } else { Phase::Sent };
-        remote.pushes[p] = Push { phase, new: Some(new), lease, branch, refused: is_refused, ..remote.pushes[p] };
+        let phase = if lease.is_none() && branch.is_none() { SwapPhase::Report } else { SwapPhase::Sent };
+        remote.pushes[p] = SwapPush { phase, new: Some(new), lease, branch, refused: is_refused, ..remote.pushes[p] };
     }
 
-    fn land(self, remote: &mut Remote, p: usize) {
+    fn land(self, remote: &mut SwapRemote, p: usize) {
         let push = remote.pushes[p];
         let lease = push.lease.is_none_or(|said| remote.lease == said);
         let branch = push.branch.is_none_or(|said| remote.branches[run_of(p)] == said);
@@ -205,10 +198,10 @@ impl How {
             remote.moves.push((true, p));
         }
         remote.pushes[p].refused |= !all;
-        remote.pushes[p].phase = Phase::Report;
+        remote.pushes[p].phase = SwapPhase::Report;
     }
 
-    fn hear(remote: &mut Remote, p: usize, answer: Answer) {
+    fn hear(remote: &mut SwapRemote, p: usize, answer: Answer) {
         if remote.pushes[p].answer != Answer::None {
             return;
         }
@@ -216,37 +209,37 @@ impl How {
         let held = remote.held[run_of(p)];
         let record = remote.pushes[p].new;
         remote.held[run_of(p)] = match (op_of(p), answer) {
-            (Op::Acquire | Op::Push, Answer::Landed) => record.map(|record| Held { record, pending: None }),
-            (Op::Push, Answer::Lost) => held.map(|held| Held { pending: Some(p), ..held }),
+            (Op::Acquire | Op::Push, Answer::Landed) => record.map(|record| SwapHeld { record, pending: None }),
+            (Op::Push, Answer::Lost) => held.map(|held| SwapHeld { pending: Some(p), ..held }),
             (Op::Settle, Answer::Landed) => {
                 if let Some(lost) = held.and_then(|held| held.pending) {
                     remote.pushes[lost].belief = Some(false);
                 }
-                record.map(|record| Held { record, pending: None })
+                record.map(|record| SwapHeld { record, pending: None })
             }
-            (Op::Settle, Answer::No) => held.and_then(|held| How::read_what_became(remote, held)),
+            (Op::Settle, Answer::No) => held.and_then(|held| PushStyle::read_what_became(remote, held)),
             _ => held,
         };
     }
 
-    fn read_what_became(remote: &mut Remote, held: Held) -> Option<Held> {
+    fn read_what_became(remote: &mut SwapRemote, held: SwapHeld) -> Option<SwapHeld> {
         let lost = held.pending?;
         let now = remote.lease?;
         if Some(now) == remote.pushes[lost].new {
             remote.pushes[lost].belief = Some(true);
-            return Some(Held { record: now, pending: None });
+            return Some(SwapHeld { record: now, pending: None });
         }
         (now == held.record).then_some(held)
     }
 }
 
 impl Model for Hookless {
-    type State = Remote;
-    type Action = Step;
+    type State = SwapRemote;
+    type Action = SwapStep;
 
-    fn init_states(&self) -> Vec<Remote> {
-        let idle = Push {
-            phase: Phase::Idle,
+    fn init_states(&self) -> Vec<SwapRemote> {
+        let idle = SwapPush {
+            phase: SwapPhase::Idle,
             new: None,
             lease: None,
             branch: None,
@@ -254,7 +247,7 @@ impl Model for Hookless {
             answer: Answer::None,
             belief: None,
         };
-        vec![Remote {
+        vec![SwapRemote {
             lease: None,
             branches: [0; RUNS],
             pushes: [idle; RUNS * PROGRAM.len()],
@@ -263,39 +256,39 @@ impl Model for Hookless {
         }]
     }
 
-    fn actions(&self, remote: &Remote, steps: &mut Vec<Step>) {
+    fn actions(&self, remote: &SwapRemote, steps: &mut Vec<SwapStep>) {
         for (p, push) in remote.pushes.iter().enumerate() {
             match push.phase {
-                Phase::Idle if How::is_next(remote, p) => steps.push(Step::Read(p)),
-                Phase::Read(_) => steps.push(Step::Send(p)),
-                Phase::Sent => steps.extend([Step::Land(p), Step::Kill(p)]),
-                Phase::Report => steps.push(Step::Hear(p)),
+                SwapPhase::Idle if PushStyle::is_next(remote, p) => steps.push(SwapStep::Read(p)),
+                SwapPhase::Read(_) => steps.push(SwapStep::Send(p)),
+                SwapPhase::Sent => steps.extend([SwapStep::Land(p), SwapStep::Kill(p)]),
+                SwapPhase::Report => steps.push(SwapStep::Hear(p)),
                 _ => {}
             }
-            if push.answer == Answer::None && matches!(push.phase, Phase::Sent | Phase::Report) {
-                steps.push(Step::Lose(p));
+            if push.answer == Answer::None && matches!(push.phase, SwapPhase::Sent | SwapPhase::Report) {
+                steps.push(SwapStep::Lose(p));
             }
         }
     }
 
-    fn next_state(&self, before: &Remote, step: Step) -> Option<Remote> {
+    fn next_state(&self, before: &SwapRemote, step: SwapStep) -> Option<SwapRemote> {
         let mut remote = before.clone();
         match step {
-            Step::Read(p) => remote.pushes[p].phase = Phase::Read(remote.lease),
-            Step::Send(p) => {
-                let Phase::Read(seen) = remote.pushes[p].phase else { return None };
+            SwapStep::Read(p) => remote.pushes[p].phase = SwapPhase::Read(remote.lease),
+            SwapStep::Send(p) => {
+                let SwapPhase::Read(seen) = remote.pushes[p].phase else { return None };
                 self.how.send(&mut remote, p, seen);
             }
-            Step::Land(p) => self.how.land(&mut remote, p),
-            Step::Hear(p) => {
-                remote.pushes[p].phase = Phase::Gone;
+            SwapStep::Land(p) => self.how.land(&mut remote, p),
+            SwapStep::Hear(p) => {
+                remote.pushes[p].phase = SwapPhase::Gone;
                 let answer = if remote.pushes[p].refused { Answer::No } else { Answer::Landed };
-                How::hear(&mut remote, p, answer);
+                PushStyle::hear(&mut remote, p, answer);
             }
-            Step::Lose(p) => How::hear(&mut remote, p, Answer::Lost),
-            Step::Kill(p) => {
-                remote.pushes[p].phase = Phase::Gone;
-                How::hear(&mut remote, p, Answer::Lost);
+            SwapStep::Lose(p) => PushStyle::hear(&mut remote, p, Answer::Lost),
+            SwapStep::Kill(p) => {
+                remote.pushes[p].phase = SwapPhase::Gone;
+                PushStyle::hear(&mut remote, p, Answer::Lost);
             }
         }
         Some(remote)
@@ -303,42 +296,42 @@ impl Model for Hookless {
 
     fn properties(&self) -> Vec<Property<Hookless>> {
         vec![
-            Property::always(ONE_HOLDER, |model: &Hookless, remote: &Remote| {
+            Property::always(ONE_HOLDER, |model: &Hookless, remote: &SwapRemote| {
                 model.latches.first(0, || is_written_by_its_holder(remote))
             }),
-            Property::always(NOT_BOTH, |model: &Hookless, remote: &Remote| {
+            Property::always(NOT_BOTH, |model: &Hookless, remote: &SwapRemote| {
                 let [one, other] = remote.held.map(|held| held.map(|held| held.record));
                 model.latches.first(1, || one.is_none() || one != other)
             }),
-            Property::always(COUNTER, |model: &Hookless, remote: &Remote| {
+            Property::always(COUNTER, |model: &Hookless, remote: &SwapRemote| {
                 let of_lease = remote.moves.iter().filter(|(is_branch, _)| !is_branch);
                 let tokens: Vec<u8> = of_lease.filter_map(|(_, p)| Some(remote.pushes[*p].new?.token)).collect();
                 model.latches.first(2, || tokens.is_sorted_by(|before, after| before < after))
             }),
-            Property::always(BELIEF, |model: &Hookless, remote: &Remote| {
+            Property::always(BELIEF, |model: &Hookless, remote: &SwapRemote| {
                 let has_moved = |p: usize| remote.moves.contains(&(true, p));
                 let is_true = |p: usize| remote.pushes[p].belief.is_none_or(|belief| belief == has_moved(p));
                 model.latches.first(3, || (0..remote.pushes.len()).all(is_true))
             }),
-            Property::sometimes("takeover", |_: &Hookless, remote: &Remote| {
+            Property::sometimes("takeover", |_: &Hookless, remote: &SwapRemote| {
                 let grant = |r: usize| remote.moves.iter().any(|(_, p)| op_of(*p) == Op::Acquire && run_of(*p) == r);
                 grant(0) && grant(1)
             }),
-            Property::sometimes("a zombie is refused", |_: &Hookless, remote: &Remote| {
+            Property::sometimes("a zombie is refused", |_: &Hookless, remote: &SwapRemote| {
                 let is_zombie = |p: &usize| op_of(*p) == Op::Push && remote.pushes[*p].refused;
                 (0..remote.pushes.len()).any(|p| is_zombie(&p))
             }),
-            Property::sometimes("landed after all", |_: &Hookless, remote: &Remote| {
+            Property::sometimes("landed after all", |_: &Hookless, remote: &SwapRemote| {
                 remote.pushes.iter().any(|push| push.belief == Some(true))
             }),
-            Property::sometimes("never landed", |_: &Hookless, remote: &Remote| {
+            Property::sometimes("never landed", |_: &Hookless, remote: &SwapRemote| {
                 remote.pushes.iter().any(|push| push.belief == Some(false))
             }),
         ]
     }
 }
 
-fn is_written_by_its_holder(remote: &Remote) -> bool {
+fn is_written_by_its_holder(remote: &SwapRemote) -> bool {
     let mut holder = None;
     remote.moves.iter().all(|(is_branch, p)| {
         if !is_branch && op_of(*p) == Op::Acquire {
@@ -349,14 +342,14 @@ fn is_written_by_its_holder(remote: &Remote) -> bool {
 }
 
 /// A step in words.
-pub fn line(step: Step) -> String {
+pub fn line(step: SwapStep) -> String {
     let who = |p: usize| format!("run {}, {:<8}", run_of(p), format!("{:?}:", op_of(p)).to_lowercase());
     match step {
-        Step::Read(p) => format!("{} reads the lease", who(p)),
-        Step::Send(p) => format!("{} connects and sends its push", who(p)),
-        Step::Land(p) => format!("{} git moves what it may", who(p)),
-        Step::Hear(p) => format!("{} the client hears the answer", who(p)),
-        Step::Lose(p) => format!("{} the answer is lost", who(p)),
-        Step::Kill(p) => format!("{} its receive-pack is killed", who(p)),
+        SwapStep::Read(p) => format!("{} reads the lease", who(p)),
+        SwapStep::Send(p) => format!("{} connects and sends its push", who(p)),
+        SwapStep::Land(p) => format!("{} git moves what it may", who(p)),
+        SwapStep::Hear(p) => format!("{} the client hears the answer", who(p)),
+        SwapStep::Lose(p) => format!("{} the answer is lost", who(p)),
+        SwapStep::Kill(p) => format!("{} its receive-pack is killed", who(p)),
     }
 }

@@ -11,15 +11,20 @@
 //! What this does not show: that the rim does what is assumed of it here (that the lock is a lock, that
 //! a sync is a sync, that a process that is seen to be dead is dead). That is tested with real git.
 
+mod client;
 pub mod gate;
 pub mod hookless;
+pub mod log;
+pub mod numbers;
 pub mod promises;
+pub mod protocol;
+mod records;
 pub mod report;
-
 pub mod scenarios;
+mod server;
 pub mod steps;
 pub mod world;
 
-pub use hookless::{Hookless, How};
+pub use hookless::{Hookless, PushStyle};
+pub use protocol::Protocol;
 pub use scenarios::{Scenario, scenarios};
-pub use steps::Protocol;

@@ -1,7 +1,7 @@
 //! `git-fence-proof model`: visits every state of the models, and says what was found.
 
 use git_fence_proof::{
-    How,
+    PushStyle,
     report::{self, CheckOutcome},
     scenarios,
 };
@@ -62,10 +62,10 @@ fn without_companion() -> bool {
 
 /// Without a hook: what git-fence does holds, and whatever leaves something out is found out.
 fn hookless() -> bool {
-    let whole = report::run_hookless(How::WHOLE, HasDiscoveries::All);
+    let whole = report::run_hookless(PushStyle::WHOLE, HasDiscoveries::All);
     say("without a hook, as git-fence pushes\n  ", &whole);
     let mut is_good = whole.is_good();
-    for (what, hole) in How::HOLES {
+    for (what, hole) in PushStyle::HOLES {
         let found = report::run_hookless(hole, HasDiscoveries::AnyFailures);
         say(&format!("{what}\n  "), &found);
         is_good &= !found.broken.is_empty();

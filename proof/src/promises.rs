@@ -1,13 +1,16 @@
 //! The promises of the design, as properties of every state that can be reached.
 
 use crate::{
-    gate::{Ruling, token},
-    scenarios::{Kind, Scenario},
-    steps::{Protocol, is_decided},
-    world::{
-        ACCEPTED, Answer, BEAT, Fence, LANDED, LEASE, LEASE_LOST, Phase, Pushing, REBOOTED, REFS_MOVED, REFUSED, REPO,
-        REPORTED, SETTLED, STALE, TWICE, World, is_branch, push_of,
+    gate::Ruling,
+    log::{
+        ACCEPTED, LANDED, LEASE_LOST, REBOOTED, REFS_MOVED, REFUSED, REPORTED, SETTLED, STALE, TWICE, is_decided,
+        push_of,
     },
+    numbers::{BEAT, FenceNo, LEASE, REPO, is_branch},
+    protocol::Protocol,
+    records::token,
+    scenarios::{Kind, Scenario},
+    world::{Answer, Move, Phase, Pushing, World},
 };
 use git_fence_core::{Claim, Decision, InFlight};
 use stateright::Property;
@@ -137,7 +140,7 @@ fn grants(model: &Protocol, world: &World) -> usize {
     world.moves[REPO].iter().filter(|moved| moved.on == LEASE && is_grant(moved.by)).count()
 }
 
-fn is_in_order(world: &World, fence: Fence) -> bool {
+fn is_in_order(world: &World, fence: FenceNo) -> bool {
     if world.excused {
         return true;
     }
@@ -153,8 +156,8 @@ fn is_in_order(world: &World, fence: Fence) -> bool {
 }
 
 fn has_one_kind(world: &World) -> bool {
-    let of_lease = |moved: &crate::world::Move| world.pushes[moved.by].rec.is_some();
-    let counts = |moved: &&crate::world::Move| of_lease(moved) || world.pushes[moved.by].tokens[REPO].is_some();
+    let of_lease = |moved: &Move| world.pushes[moved.by].rec.is_some();
+    let counts = |moved: &&Move| of_lease(moved) || world.pushes[moved.by].tokens[REPO].is_some();
     let mut kinds = world.moves[REPO].iter().filter(counts).map(of_lease);
     let first = kinds.next();
     world.has_lost_moves || kinds.all(|kind| Some(kind) == first)
@@ -162,8 +165,8 @@ fn has_one_kind(world: &World) -> bool {
 
 /// The largest token that has moved a ref, and one below each that was granted or advanced to; at least what the mark
 /// was raised to.
-fn spent(model: &Protocol, world: &World, fence: Fence) -> u8 {
-    let by = |moved: &crate::world::Move| {
+fn spent(model: &Protocol, world: &World, fence: FenceNo) -> u8 {
+    let by = |moved: &Move| {
         let push = &world.pushes[moved.by];
         match push.rec {
             Some(rec) if moved.on == LEASE && !rec.released => rec.token - 1,
@@ -176,7 +179,7 @@ fn spent(model: &Protocol, world: &World, fence: Fence) -> u8 {
 }
 
 /// What is said of a fence when nobody is writing to it: with what the next push would settle.
-fn mark_is_what_moved(model: &Protocol, world: &World, fence: Fence) -> bool {
+fn mark_is_what_moved(model: &Protocol, world: &World, fence: FenceNo) -> bool {
     let is_moving = |push: &Pushing| matches!(push.phase, Phase::Written | Phase::Update(_));
     if world.excused || world.pushes.iter().any(is_moving) || !is_free(model, world, fence) {
         return true;
@@ -187,12 +190,12 @@ fn mark_is_what_moved(model: &Protocol, world: &World, fence: Fence) -> bool {
 }
 
 /// Whether nobody in the slot of a fence is still moving refs.
-fn is_free(model: &Protocol, world: &World, fence: Fence) -> bool {
+fn is_free(model: &Protocol, world: &World, fence: FenceNo) -> bool {
     let in_slot = world.now().state.fence(&model.fences[fence].fence).slot;
     in_slot.iter().all(|flight| model.is_over(world, flight).is_some())
 }
 
-fn next_claim<'a>(model: &'a Protocol, world: &World, fence: Fence) -> Claim<'a> {
+fn next_claim<'a>(model: &'a Protocol, world: &World, fence: FenceNo) -> Claim<'a> {
     let next = token(spent(model, world, fence) + 1);
     Claim { rules: &model.fences[fence], token: Some(next), exempt: false, guarded: true, lease: None }
 }
@@ -210,7 +213,7 @@ fn is_on_record(world: &World, p: usize) -> bool {
 
 /// Where nobody who lives has anything to do with a fence, the next token above what has moved is let
 /// through; where it is under a lease, at least nobody is waited for.
-fn nobody_dead_blocks(model: &Protocol, world: &World, fence: Fence) -> bool {
+fn nobody_dead_blocks(model: &Protocol, world: &World, fence: FenceNo) -> bool {
     let lives = |flight: &&InFlight| world.pushes[push_of(flight.push.0)].phase.has_receive_pack();
     let state = &world.now().state;
     let in_slot = state.fence(&model.fences[fence].fence).slot;

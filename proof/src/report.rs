@@ -1,10 +1,12 @@
 //! Running a model and saying what was found.
 
 use crate::{
-    hookless::{self, Hookless, How},
+    hookless::{self, Hookless, PushStyle},
+    numbers::{NAMES, NONE, START},
+    protocol::Protocol,
     scenarios::{Kind, Scenario},
-    steps::{Protocol, Step},
-    world::{NAMES, NONE, START, World},
+    steps::ModelStep,
+    world::World,
 };
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 use std::{
@@ -95,14 +97,14 @@ pub fn run(scenario: Scenario, threads: usize) -> CheckOutcome {
 }
 
 /// Visits every state of a remote without a hook.
-pub fn run_hookless(how: How, until: HasDiscoveries) -> CheckOutcome {
+pub fn run_hookless(how: PushStyle, until: HasDiscoveries) -> CheckOutcome {
     explore(Hookless { how, latches: Latches::default() }, 1, until, |_, path| {
         let steps = path.into_iter().filter_map(|(_, step)| step).enumerate();
         steps.map(|(n, step)| format!("{:>4}. {}\n", n + 1, hookless::line(step))).collect()
     })
 }
 
-fn line(model: &Protocol, before: &World, step: &Step, after: &World) -> String {
+fn line(model: &Protocol, before: &World, step: &ModelStep, after: &World) -> String {
     let who = |p: usize| format!("{:<10}", name_of(model, after, p));
     let marks = || {
         let state = &after.now().state;
@@ -122,24 +124,26 @@ fn line(model: &Protocol, before: &World, step: &Step, after: &World) -> String 
         if moved.is_empty() { "nothing moves".to_owned() } else { moved.join(", ") }
     };
     match *step {
-        Step::Connect(p) => format!("{} connects", who(p)),
-        Step::Judge(p) => {
+        ModelStep::Connect(p) => format!("{} connects", who(p)),
+        ModelStep::Judge(p) => {
             let is_refused = after.pushes[p].declined;
             format!("{} pre-receive: {} ({})", who(p), if is_refused { "refused" } else { "let through" }, marks())
         }
-        Step::GiveUp(p) => format!("{} has waited long enough: FENCE-BUSY", who(p)),
-        Step::Sync(p) => format!("{} the log is synced, the hook exits", who(p)),
-        Step::Update(p) => format!("{} receive-pack: {}", who(p), moved()),
-        Step::Decline(p) => format!("{} receive-pack: the update hook declines a ref", who(p)),
-        Step::Exit(p) => format!("{} tells its client", who(p)),
-        Step::Companion(p) => format!("{} post-receive: what git has updated is written down ({})", who(p), marks()),
-        Step::PutBack(_) => format!("a local writer: {}", moved()),
-        Step::Lose(p) => format!("{} its client hears nothing any more", who(p)),
-        Step::KillHook(p) => format!("{} its hook is killed", who(p)),
-        Step::KillReceivePack(p) => format!("{} its receive-pack is killed", who(p)),
-        Step::Tear(p, _) => format!("{} its receive-pack is killed in its transaction: {}", who(p), moved()),
-        Step::Restart(..) => format!("the machine is restarted ({}; {})", marks(), moved()),
-        Step::Tick => "time passes".to_owned(),
+        ModelStep::GiveUp(p) => format!("{} has waited long enough: FENCE-BUSY", who(p)),
+        ModelStep::Sync(p) => format!("{} the log is synced, the hook exits", who(p)),
+        ModelStep::Update(p) => format!("{} receive-pack: {}", who(p), moved()),
+        ModelStep::Decline(p) => format!("{} receive-pack: the update hook declines a ref", who(p)),
+        ModelStep::Exit(p) => format!("{} tells its client", who(p)),
+        ModelStep::Companion(p) => {
+            format!("{} post-receive: what git has updated is written down ({})", who(p), marks())
+        }
+        ModelStep::PutBack(_) => format!("a local writer: {}", moved()),
+        ModelStep::Lose(p) => format!("{} its client hears nothing any more", who(p)),
+        ModelStep::KillHook(p) => format!("{} its hook is killed", who(p)),
+        ModelStep::KillReceivePack(p) => format!("{} its receive-pack is killed", who(p)),
+        ModelStep::Tear(p, _) => format!("{} its receive-pack is killed in its transaction: {}", who(p), moved()),
+        ModelStep::Restart(..) => format!("the machine is restarted ({}; {})", marks(), moved()),
+        ModelStep::Tick => "time passes".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who comes with what: the scenarios that together cover the protocol.
 
-use crate::world::{DEV, MAIN, Ref, SITE};
+use crate::numbers::{DEV, MAIN, Ref, SITE};
 
 /// What a push wants a ref to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub struct Scenario {
 
 fn plain(client: usize, token: u8, on: &[Ref]) -> Script {
     let own = |on: &Ref| ModelUpdate { on: *on, to: To::Own, said: Claimed::Truth };
-    let touches = |fence| on.iter().any(|on| crate::world::fence_of(*on) == fence).then_some(token);
+    let touches = |fence| on.iter().any(|on| crate::numbers::fence_of(*on) == fence).then_some(token);
     Script {
         client,
         kind: Kind::Plain,

@@ -1,7 +1,7 @@
 //! The promises hold in every state that can be reached, and the models see it where they do not.
 
 use git_fence_proof::{
-    How,
+    PushStyle,
     hookless::{NOT_BOTH, ONE_HOLDER},
     promises::{NO_WINDOW, SPENT},
     report::{run, run_hookless},
@@ -82,9 +82,9 @@ fn the_gate_as_everyone_writes_it_first_is_found_out() {
 
 #[test]
 fn without_a_hook_whatever_is_left_out_is_found_out() {
-    let whole = run_hookless(How::WHOLE, HasDiscoveries::All);
+    let whole = run_hookless(PushStyle::WHOLE, HasDiscoveries::All);
     assert!(whole.is_good(), "{whole:?}");
-    for (what, how) in How::HOLES {
+    for (what, how) in PushStyle::HOLES {
         let broken = run_hookless(how, HasDiscoveries::AnyFailures).broken;
         let is_found = broken.iter().any(|(promise, _)| [ONE_HOLDER, NOT_BOTH].contains(promise));
         assert!(is_found, "{what}: {broken:?}");

@@ -36,6 +36,7 @@ PAGE = REPOSITORY / "docs/proof.md"
 # Where the tests of the table are: 'hook mutex::tests::…' is a unit test of hook/, 'it window::…' a journey.
 TARGETS = {
     "core": ["-p", "git-fence-core", "--lib"],
+    "system": ["-p", "git-fence-system", "--lib"],
     "hook": ["-p", "git-fence-hook", "--lib"],
     "client": ["-p", "git-fence-client", "--lib"],
     "it": ["-p", "git-fence", "--test", "it"],

@@ -94,7 +94,7 @@ impl CommandError {
 
 /// Where a command runs, which it needs to know to read the log.
 pub(crate) fn here() -> Result<Place, CommandError> {
-    process::here().map_err(CommandError::io("read", "/proc"))
+    process::here().map_err(CommandError::io("read", git_fence_system::place::SHOWN_IN))
 }
 
 /// Errors of writing to standard output.

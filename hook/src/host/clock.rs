@@ -1,10 +1,10 @@
-//! The clocks: the one place that asks the time.
+//! Moments as the log writes them, and how long somebody may wait.
 
-use git_fence_core::{Place, Stamp, boottime_offset_ns};
+use git_fence_core::{Place, Stamp};
+pub(crate) use git_fence_system::clock::{uptime_ms, wall as timestamp};
 use jiff::Timestamp;
 use std::{
     fs,
-    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -13,22 +13,17 @@ pub(crate) fn now() -> String {
     format!("{:.3}", timestamp())
 }
 
-/// Now, to reckon with.
-pub(crate) fn timestamp() -> Timestamp {
-    Timestamp::now()
-}
-
 /// How long ago `time`, as the log writes it, is; nothing where it is not in the past.
 pub(crate) fn time_since(time: &str) -> Duration {
     let then = time.parse::<Timestamp>().unwrap_or(Timestamp::MAX);
-    Timestamp::now().duration_since(then).try_into().unwrap_or_default()
+    timestamp().duration_since(then).try_into().unwrap_or_default()
 }
 
 /// Whether this machine was booted after `time`, as the log writes it. By a clock that people may set: not
 /// where it says that `time` is still to come.
 pub(crate) fn booted_after(time: &str) -> bool {
     let up = Duration::from_millis(uptime_ms());
-    let is_after = |then: Timestamp| Timestamp::now().checked_sub(up).is_ok_and(|booted| booted > then);
+    let is_after = |then: Timestamp| timestamp().checked_sub(up).is_ok_and(|booted| booted > then);
     time.parse().is_ok_and(is_after)
 }
 
@@ -47,22 +42,6 @@ pub(crate) fn stamp(here: &Place) -> Stamp {
 pub(crate) fn written(stamp: &Stamp) -> String {
     let time = i64::try_from(stamp.unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     format!("{:.3}", time.unwrap_or(Timestamp::UNIX_EPOCH))
-}
-
-/// Milliseconds since boot by the clock that counts suspend, the same in every time namespace.
-pub(crate) fn uptime_ms() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let shown = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
-    u64::try_from((shown - namespace_offset_ns()) / 1_000_000).unwrap_or(0)
-}
-
-/// By how much all that counts since the boot is ahead in the time namespace of this process.
-pub(crate) fn namespace_offset_ns() -> i128 {
-    static OFFSET: OnceLock<i128> = OnceLock::new();
-    *OFFSET.get_or_init(|| {
-        let shown = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-        boottime_offset_ns(&shown).unwrap_or(0)
-    })
 }
 
 /// How long a push may wait, in all, whatever it waits for.

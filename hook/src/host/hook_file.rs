@@ -1,6 +1,8 @@
 //! The files of our hooks: what git finds, and what of it is ours.
 
 use crate::{commands::failure::CommandError, log::files};
+/// Whether git would run it.
+pub(crate) use git_fence_system::program::is_executable;
 use std::{
     fs, io,
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -96,11 +98,6 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Whether git would run it.
-pub(crate) fn is_executable(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
-}
-
 /// The hook is a script whose interpreter is this program: no shell in between, and if the program
 /// is ever gone, git cannot start the hook and refuses the push. A symbolic link would then dangle,
 /// and git would take that for "no hook" and let everything through.
@@ -139,6 +136,7 @@ pub(crate) fn program_in(content: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsString::from_vec(path)))
 }
 
+/// Not `gix::quote::single`, which writes `!` in another way: hooks that were installed are read back by all versions.
 fn quoted(path: &[u8]) -> Vec<u8> {
     let inner: Vec<u8> = path.iter().flat_map(|b| if *b == b'\'' { b"'\\''".to_vec() } else { vec![*b] }).collect();
     [b"'", &inner[..], b"'"].concat()

@@ -77,7 +77,7 @@ pub(crate) fn run(own_file: &Path, args: &[OsString], input: &[u8]) -> Result<Wo
 fn start(kept: &Path, args: &[OsString]) -> io::Result<Child> {
     match Command::new(kept).args(args).stdin(Stdio::piped()).spawn() {
         // A script without a first line that says who reads it: git lets the shell read it.
-        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+        Err(e) if git_fence_system::program::has_no_interpreter(&e) => {
             Command::new("/bin/sh").arg(kept).args(args).stdin(Stdio::piped()).spawn()
         }
         started => started,

@@ -82,11 +82,7 @@ impl Environment {
 
 /// The name of the user this process runs as, or its number where it has none.
 pub(crate) fn os_user() -> String {
-    let uid = nix::unistd::Uid::effective();
-    match nix::unistd::User::from_uid(uid) {
-        Ok(Some(user)) => text::one_line(user.name.as_bytes(), LONGEST_NAME),
-        _ => format!("uid {uid}"),
-    }
+    text::one_line(git_fence_system::user::own_name().as_bytes(), LONGEST_NAME)
 }
 
 #[cfg(test)]

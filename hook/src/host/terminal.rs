@@ -4,9 +4,7 @@ use std::os::fd::AsFd;
 
 /// How many columns the terminal at `output` has; nothing where there is none: what is piped is never cut.
 pub(crate) fn width(output: impl AsFd) -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(output).ok()?;
-    // A terminal that does not know its size says 0.
-    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+    git_fence_system::terminal::columns(output).map(usize::from)
 }
 
 /// `text`, cut with … to at most `width` columns.

@@ -4,6 +4,9 @@
 //! the other members of a group. So everything in `fence/` and `hooks/` is opened, made, renamed and removed
 //! through here: relative to a directory that was opened as itself, never through a link, regular files only. What is
 //! made is made new, and given to the directory's owner by its descriptor, never by its name.
+//!
+//! Here, in [`files`](crate::log::files) and where refs are read, the gate calls the operating system by itself: the
+//! client opens nothing in this way. All else that is needed of it lies in `git-fence-system`.
 
 use rustix::{
     fd::OwnedFd,

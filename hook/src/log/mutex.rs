@@ -19,10 +19,9 @@ use crate::{
     },
 };
 use git_fence_core::{FenceName, LineHash, Place, PushId, ReceivePack, Settlement, hash_line};
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::File,
+    fs::{File, TryLockError},
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -107,7 +106,7 @@ impl Mutex {
     /// Says nothing to those who may not open it.
     pub(crate) fn is_held(dir: &FenceDir, patience: &Patience) -> Option<LockIsHeld> {
         [dir.mutex(), dir.writer()].into_iter().find_map(|path| match dir.open(&path, For::Writing) {
-            Ok(file) => match wait_for_flock(&file, &path, patience) {
+            Ok(file) => match wait_for_lock(&file, &path, patience) {
                 Err(LockError::Held(held)) => Some(held),
                 _ => None,
             },
@@ -185,7 +184,7 @@ pub(crate) fn lock_file(dir: &FenceDir, path: &Path, patience: &Patience) -> Res
     loop {
         let opened = dir.lock_file(path);
         let file = opened.map_err(|source| LockError::Io { path: path.to_owned(), source })?;
-        wait_for_flock(&file, path, patience)?;
+        wait_for_lock(&file, path, patience)?;
         if dir.leads_to(path, &file) {
             return Ok(file);
         }
@@ -196,14 +195,14 @@ pub(crate) fn lock_file(dir: &FenceDir, path: &Path, patience: &Patience) -> Res
     }
 }
 
-/// Takes an exclusive `flock`, trying again and again: there is no `flock` with a timeout.
-fn wait_for_flock(file: &File, path: &Path, patience: &Patience) -> Result<(), LockError> {
+/// Takes an exclusive lock, trying again and again: there is none with a timeout.
+fn wait_for_lock(file: &File, path: &Path, patience: &Patience) -> Result<(), LockError> {
     let mut pause = Duration::from_millis(1);
     loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) => {}
-            Err(e) => return Err(LockError::Io { path: path.to_owned(), source: e.into() }),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(source)) => return Err(LockError::Io { path: path.to_owned(), source }),
         }
         let left = patience.left();
         if left.is_zero() {

@@ -17,7 +17,7 @@ use git_fence_core::{
     Claim, Decision, Event, FenceName, InFlight, LeaseChange, LeaseMove, Mode, Place, Plan, PushId, ReceivePack,
     Reject, Rules, Settings, Source, Stake, State, Token, decide, outdated,
 };
-use rustix::fd::OwnedFd;
+use git_fence_system::process::ProcessHandle;
 use std::time::{Duration, Instant};
 
 /// The first look at the slot comes soon, later ones this far apart.
@@ -47,7 +47,7 @@ struct InTheWay {
     fence: FenceName,
     holder: String,
     /// To wait for the end of its receive-pack.
-    pidfd: Option<OwnedFd>,
+    pidfd: Option<ProcessHandle>,
     /// Its receive-pack is an ancestor of this hook, and so many receive-packs away.
     ancestor: Option<usize>,
     /// Its token is older than this push's.

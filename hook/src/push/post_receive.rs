@@ -148,7 +148,7 @@ impl Updated<'_> {
     fn is_before(&self, flight: &InFlight) -> bool {
         let began = self.receive_pack.map_or_else(
             || clock::uptime_ms().saturating_sub(A_DAY),
-            |receive_pack| receive_pack.started_ms(rustix::param::clock_ticks_per_second()),
+            |receive_pack| receive_pack.started_ms(git_fence_system::process::starts_per_second()),
         );
         flight.place.boot == self.here.boot && flight.place.uptime_ms < began
     }

@@ -8,7 +8,7 @@ use crate::{
     repository::{Repository, refs::RefError},
 };
 use git_fence_core::{Evidence, InFlight, Place, PlannedRef, PushId, Rules, Settings, View, refs_say_over, text};
-use rustix::fd::OwnedFd;
+use git_fence_system::process::ProcessHandle;
 use std::{thread, time::Duration};
 
 /// What is known of a push in flight.
@@ -17,7 +17,7 @@ pub(crate) enum Fate {
     /// Nothing of it will move any more.
     Over(Evidence),
     /// Its refs may still move. With a pidfd one can wait for the end of its receive-pack.
-    Running(Option<OwnedFd>),
+    Running(Option<ProcessHandle>),
 }
 
 /// Where one looks from, and which push one has been watching for how long.
@@ -102,10 +102,10 @@ pub(crate) fn age_of(flight: &InFlight, lookout: Lookout<'_>) -> Duration {
 }
 
 /// Waits a moment for the push in the slot: until its receive-pack ends, at most `moment`.
-pub(crate) fn wait_a_moment(pidfd: Option<&OwnedFd>, moment: Duration) {
+pub(crate) fn wait_a_moment(pidfd: Option<&ProcessHandle>, moment: Duration) {
     match pidfd {
         Some(pidfd) => {
-            process::has_ended(pidfd, moment);
+            pidfd.has_ended_within(moment);
         }
         None => thread::sleep(moment),
     }

@@ -70,7 +70,7 @@ impl Operator {
         store: &Store,
         flight: &InFlight,
         lookout: Lookout<'_>,
-    ) -> Result<Option<rustix::fd::OwnedFd>, CommandError> {
+    ) -> Result<Option<git_fence_system::process::ProcessHandle>, CommandError> {
         let plan = store.plan_of(flight)?;
         let bound = slot::bound_of(flight, &self.settings);
         let fate = slot::fate_of(flight, &plan, lookout, bound, &self.repository);

@@ -2,6 +2,7 @@
 
 use crate::{commands::failure::CommandError, repository::Repository};
 use git_fence_core::text;
+use git_fence_system::user;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -60,7 +61,7 @@ pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author:
 /// Root works for others, and git follows links: where root runs this, git runs as the owner of `dir`.
 fn as_owner_of(dir: &Path, git: &mut Command) -> Result<(), CommandError> {
     let owner = fs::metadata(dir).map_err(CommandError::io("read", dir))?;
-    if rustix::process::geteuid().is_root() && owner.uid() != 0 {
+    if user::is_root() && owner.uid() != 0 {
         // Its own home may be closed to them, and git fails then.
         git.uid(owner.uid()).gid(owner.gid()).env("HOME", dir).env_remove("XDG_CONFIG_HOME");
     }
@@ -75,7 +76,7 @@ fn failed(args: &[&str], why: String) -> CommandError {
 /// and nothing of the repository's configuration should be believed either.
 pub(crate) fn trusts(repository: &Repository) -> Result<(), CommandError> {
     // Root may, and what it makes is given to the owner.
-    if rustix::process::geteuid().is_root() {
+    if user::is_root() {
         return Ok(());
     }
     let ran = Command::new("git").args(["rev-parse", "--git-dir"]).current_dir(&repository.git_dir).output();
@@ -189,11 +190,11 @@ fn edit(repository: &Repository, args: &[&str]) -> Result<(), CommandError> {
     if ran.status.success() { Ok(()) } else { Err(failed(args, text::one_line(&ran.stderr, 200))) }
 }
 
-/// `text` as one word for a shell.
+/// `text` as one word for a shell, in quotes only where it needs them.
 pub(crate) fn shell_quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    format!("'{}'", text.replace('\'', "'\\''"))
+    gix::quote::single(text.into()).to_string()
 }

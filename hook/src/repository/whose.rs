@@ -9,6 +9,7 @@
 //! run other hooks. That is one more way in which a local writer passes by the gate.
 
 use crate::host::surroundings::Environment;
+use git_fence_system::user;
 use gix::config::{Source, file::Metadata};
 use std::{
     ffi::OsString,
@@ -39,7 +40,7 @@ pub(crate) struct Whose {
 
 impl Whose {
     pub(crate) fn of(common_dir: &Path, asker: Asker) -> io::Result<Whose> {
-        let (user, owner) = (rustix::process::geteuid().as_raw(), fs::metadata(common_dir)?.uid());
+        let (user, owner) = (user::own(), fs::metadata(common_dir)?.uid());
         Ok(Whose { asker, user, owner, common_dir: common_dir.to_owned() })
     }
 
@@ -51,7 +52,7 @@ impl Whose {
             Asker::Push => environment.without(&["GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_PARAMETERS"]),
             Asker::Command if self.is_at_home(environment) => environment.clone(),
             Asker::Command => {
-                let home = nix::unistd::User::from_uid(self.owner.into()).ok().flatten().map(|user| user.dir);
+                let home = user::home_of(self.owner);
                 let theirs = environment.without(&["HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"]);
                 match home {
                     Some(home) => theirs.with("HOME", OsString::from(home)),

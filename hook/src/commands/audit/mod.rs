@@ -25,17 +25,15 @@ use crate::{
     repository::Repository,
 };
 use git_fence_core::{Event, Filter, Heir, Lease, LeaseLine, Line, Place, Refused, Renewed, Stake, text};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
+use git_fence_system::descriptor;
 use std::{
     io::{self, BufWriter, Write},
     path::Path,
+    time::Duration,
 };
 
 /// How often somebody who follows the log looks for new lines.
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// `git-fence-hook audit`: the lines that are asked for, in the form that is asked for.
 pub(crate) fn run(args: &AuditArgs, environment: &Environment) -> Result<(), CommandError> {
@@ -62,13 +60,10 @@ fn follow(mut tail: Tail, dir: &FenceDir, show: &mut Show) -> Result<(), Command
 
 /// Lets a moment pass, unless whoever reads the output leaves: nothing needs to be written to see that.
 fn wait_for_lines() -> Result<(), CommandError> {
-    let stdout = io::stdout();
-    // Asks for nothing, so it is told of errors and hang-ups only.
-    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
-    match poll(&mut watched, Some(&LOOK_EVERY)) {
-        Ok(0) | Err(Errno::INTR) => Ok(()),
-        Ok(_) => Err(CommandError::ReaderGone),
-        Err(e) => Err(CommandError::io("watch", "standard output")(e.into())),
+    match descriptor::is_closed_within(io::stdout(), LOOK_EVERY) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(CommandError::ReaderGone),
+        Err(e) => Err(CommandError::io("watch", "standard output")(e)),
     }
 }
 

@@ -166,7 +166,7 @@ pub(crate) fn evict(order: &OperatorArgs, environment: &Environment) -> Result<(
     process::ask_to_end(&pidfd).map_err(|e| cannot(&e.to_string()))?;
     let who = Who { owner: None, pusher: operator.name.clone(), address: None };
     operator.commit(store, Event::PushEvicted { push: flight.push, reason, who })?;
-    let ended = process::has_ended(&pidfd, PATIENCE);
+    let ended = pidfd.has_ended_within(PATIENCE);
     let word = if ended { "has ended" } else { "was asked to end and has not yet" };
     writeln!(io::stdout(), "fence '{fence}'  push {}: process {} {word}", flight.push, receive_pack.pid)?;
     Ok(())

@@ -1,0 +1,185 @@
+//! Processes: who descends from whom, who is alive, how to wait for one and to signal it.
+//!
+//! A pid is only a number that somebody else may have by now. So a process is remembered with its start, and waited for
+//! and signalled through a [`ProcessHandle`] that was seen to be of the same process. Who has to find it again later, from
+//! what stands in a file, keeps its [`Identity`].
+//!
+//! Another Unix: parent, group, session, state and start by `sysctl KERN_PROC_PID`, all processes by `KERN_PROC_ALL`,
+//! arguments by `KERN_PROCARGS2` (FreeBSD: `KERN_PROC_ARGS`); a handle is a `kqueue` with `EVFILT_PROC` and `NOTE_EXIT`,
+//! which signals by pid after a look at the start. Orphans are adopted on FreeBSD by `procctl PROC_REAP_ACQUIRE`; macOS
+//! has nothing like it, so there the process group and the session must do.
+
+pub use crate::identity::{Identity, Liveness};
+use crate::os;
+pub use os::pidfd::{NoHandle, ProcessHandle};
+pub use rustix::process::{Pid, Signal};
+use rustix::{
+    io::Errno,
+    process::{
+        WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, test_kill_process, waitid, waitpid,
+    },
+};
+use std::io;
+
+/// A process at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: Pid,
+    /// Its start, as it is shown here: two processes of one pid have two.
+    pub start: u64,
+    /// Its parent. These three have no number where they are outside of the pid namespace, in a container for example.
+    pub parent: Option<Pid>,
+    /// Its group.
+    pub group: Option<Pid>,
+    /// Its session.
+    pub session: Option<Pid>,
+    /// Whether it runs: one that has ended and was not reaped does not.
+    pub alive: bool,
+}
+
+impl Process {
+    /// This process. `getsid` and `getpgrp` would not do: their answer may be 0, which is no [`Pid`].
+    pub fn own() -> io::Result<Process> {
+        os::process::own()
+    }
+
+    /// The process with this pid, if it can be seen.
+    pub fn read(pid: Pid) -> Option<Process> {
+        os::process::read(pid)
+    }
+
+    /// Whether this very process is still alive, and not another with its pid.
+    pub fn is_still_alive(&self) -> bool {
+        Process::read(self.pid).is_some_and(|now| now.start == self.start && now.alive)
+    }
+
+    /// Whether this process may not be signalled: somebody else's, through sudo for example.
+    pub fn is_out_of_reach(&self) -> bool {
+        test_kill_process(self.pid) == Err(Errno::PERM)
+    }
+
+    /// Sends a signal. One that is gone has no need of it, and one out of reach does not get it.
+    pub fn signal(&self, signal: Signal) {
+        let handle = ProcessHandle::open(self.pid);
+        // Looked at after opening: whoever has the pid now is whom the handle is of.
+        if !self.is_still_alive() {
+            return;
+        }
+        let _ = match handle {
+            Ok(handle) => handle.signal(signal),
+            // Some sandboxes have no handles.
+            Err(_) => kill_process(self.pid, signal).map_err(io::Error::from),
+        };
+    }
+
+    /// Who it is, for somebody who looks for it later.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            pid: self.pid.as_raw_pid().unsigned_abs(),
+            start: os::process::start_since_boot(self.start),
+            incarnation: ProcessHandle::open(self.pid).ok().and_then(|handle| handle.incarnation()),
+        }
+    }
+}
+
+/// The pid of this process.
+pub fn own_pid() -> Pid {
+    rustix::process::getpid()
+}
+
+/// The pid of its parent; none where that is outside of the pid namespace.
+pub fn parent_pid() -> Option<Pid> {
+    rustix::process::getppid()
+}
+
+/// The ancestors of this process, the nearest first, looked up one by one.
+pub fn ancestors() -> impl Iterator<Item = Process> {
+    let parent = parent_pid().and_then(Process::read);
+    std::iter::successors(parent, |process| Process::read(process.parent?))
+}
+
+/// All processes that can be seen, dead ones that nobody has reaped among them.
+pub fn all() -> Vec<Process> {
+    os::process::all()
+}
+
+/// Those of `all` that descend from `root`.
+pub fn below(root: Pid, all: &[Process]) -> Vec<Process> {
+    let mut found = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        let children = all.iter().filter(|process| process.parent == Some(parent) && process.pid != root);
+        for child in children {
+            found.push(*child);
+            parents.push(child.pid);
+        }
+    }
+    found
+}
+
+/// The arguments of a process, each with a NUL behind it.
+pub fn arguments(pid: Pid) -> Option<Vec<u8>> {
+    os::process::arguments(pid)
+}
+
+/// How many units of [`Identity::start`] are a second.
+pub fn starts_per_second() -> u64 {
+    os::process::starts_per_second()
+}
+
+/// Sends a signal to a whole process group, at once.
+pub fn signal_group(group: Pid, signal: Signal) {
+    let _ = kill_process_group(group, signal);
+}
+
+/// Whether a child has ended. It is not reaped by that: as a zombie it keeps its pid, which may also be the number of
+/// its group, from becoming somebody else's.
+pub fn child_has_ended(child: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child), options), Ok(Some(_)) | Err(Errno::CHILD))
+}
+
+/// Reaps a child that has ended.
+pub fn reap(child: Pid) {
+    let _ = waitpid(Some(child), WaitOptions::NOHANG);
+}
+
+/// From now on the orphans among this process's descendants become its children.
+pub fn adopt_orphans() -> io::Result<()> {
+    os::process::adopt_orphans()
+}
+
+/// Shows this process in `ps` and `top` under another name.
+pub fn show_as(name: &std::ffi::CStr) {
+    os::process::show_as(name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(n: i32) -> Pid {
+        Pid::from_raw(n).unwrap()
+    }
+
+    #[test]
+    fn descendants_are_found_at_any_depth_and_siblings_are_not() {
+        let child = |n: i32, parent: i32| {
+            let own = Some(pid(1));
+            Process { pid: pid(n), start: 0, parent: Pid::from_raw(parent), group: own, session: own, alive: true }
+        };
+        let all = [child(1, 0), child(5, 3), child(3, 2), child(2, 1), child(4, 1), child(6, 2)];
+        let mut found: Vec<i32> = below(pid(2), &all).iter().map(|process| process.pid.as_raw_pid()).collect();
+        found.sort_unstable();
+        assert_eq!(found, [3, 5, 6]);
+    }
+
+    #[test]
+    fn the_first_ancestor_is_the_parent() {
+        let parent = ancestors().next().unwrap();
+        assert_eq!(Some(parent.pid), parent_pid());
+        assert_eq!(Process::own().unwrap().parent, parent_pid());
+        assert!(parent.is_still_alive());
+    }
+}

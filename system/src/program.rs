@@ -1,0 +1,29 @@
+//! Programs: this one, and whether a file is one.
+//!
+//! Another Unix: this program is `std::env::current_exe`, which on macOS and FreeBSD is the file's name and so another
+//! file once it has been replaced.
+
+use crate::os;
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// This very program, also if its file has been replaced meanwhile.
+pub fn own() -> PathBuf {
+    os::process::own_program()
+}
+
+/// Whether this process may run the file.
+pub fn is_executable(path: &Path) -> bool {
+    access(path, Access::EXEC_OK).is_ok()
+}
+
+/// Whether starting a program failed because nothing in it says who is to read it: a script without a first line.
+pub fn has_no_interpreter(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error())
+}

@@ -15,6 +15,7 @@
 //! 3. [`decide`] judges the new push against the marks. It may say "wait": somebody's refs are
 //!    still moving.
 //!    What it asks of leases is judged by [`judge_lease`].
+//!    What of that is only observed is said by [`Enforcement`].
 //! 4. [`outdated`] says whether one of its refs is elsewhere than the pusher says: git would decline it.
 //! 5. An admitted push becomes an [`InFlight`] record, and from then on occupies its fences.
 //!
@@ -70,6 +71,7 @@ pub use report::leases::LeaseTally;
 pub use report::spread::Spread;
 pub use report::tally::{FenceTally, Observed, Tally};
 pub use rule::decide::{Claim, Decision, decide, outdated};
+pub use rule::enforcement::{Enforcement, Ground};
 pub use rule::fence::Fence;
 pub use rule::heirs::{Heir, KnownSettings, heirs};
 pub use rule::offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};

@@ -23,10 +23,11 @@
 //! the gate's companion, a post-receive hook, on git's own word; only where that never ran (a client that is
 //! gone, a kill) is a push *settled* by comparing its refs with what they were. The mark moves there, and nowhere else.
 //!
-//! A push goes through one room after the other: `surroundings` (environment) and standard input,
-//! `repository` and `settings`, `plan` (what is guarded), `tokens` (options, `trailers`) and `leases` (both read
-//! `objects`), then `gate`, which works under the lock of `store`, makes sure of leases in `catch_up` and waits in `slot`; `record` and `voice` say what
-//! was decided. A heartbeat has no need of the slot: it turns off into `heartbeat`.
+//! A push goes through one room after the other, all in `push/`: `arrival` (environment, standard input, the repository),
+//! `plan` (what is guarded), `tokens` (options, `trailers`, and what is asked of `leases`), then `gate`, which works
+//! under the lock of the log, makes sure of leases in `catch_up` and waits for the `slot`. Each says what an enforcing
+//! gate would; `recorder` makes a `verdict` of that, puts it on record, and `voice` says it. A heartbeat has no need of
+//! the slot.
 
 mod commands;
 mod host;

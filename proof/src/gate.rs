@@ -1,4 +1,4 @@
-//! The gate, step for step as `hook/src/push` calls the core.
+//! The gate, step for step as `hook/src/push/gate/` and its neighbours call the core.
 
 use crate::{
     log::{ACCEPTED, Log, id_of, push_of},
@@ -45,7 +45,7 @@ impl Desk<'_> {
 }
 
 impl Protocol {
-    /// The hook of push `p`, once, under the lock (`Gate::pass`, `Gate::hear`). What it has appended is
+    /// The hook of push `p`, once, under the lock (`Gate::admit`, `Gate::renew`). What it has appended is
     /// written unless it waits.
     pub fn judge(&self, world: &World, p: usize) -> (Vec<Arc<Log>>, Ruling) {
         let mut desk = Desk { world, push: p, appended: Vec::new() };
@@ -67,9 +67,9 @@ impl Protocol {
         let ruling = if self.scenario.naive {
             naive(&mut desk, &claims)
         } else if self.scenario.pushes[p].is_beat() {
-            self.hear(&mut desk, &claims)
+            self.renew(&mut desk, &claims)
         } else {
-            self.pass(&mut desk, p, &claims)
+            self.admit(&mut desk, p, &claims)
         };
         if let Ruling::Refused(reject) = &ruling {
             let log = desk.log().refusing(p, reject);
@@ -127,7 +127,7 @@ impl Protocol {
         last.expect("a log is never without its synced part")
     }
 
-    fn pass(&self, desk: &mut Desk<'_>, p: usize, claims: &[Claim<'_>]) -> Ruling {
+    fn admit(&self, desk: &mut Desk<'_>, p: usize, claims: &[Claim<'_>]) -> Ruling {
         let found_landed = self.settle_what_is_over(desk, claims);
         self.look_again(desk, claims);
         let world = desk.world;
@@ -169,7 +169,7 @@ impl Protocol {
         Ruling::Accepted
     }
 
-    fn hear(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
+    fn renew(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
         self.settle_what_is_over(desk, claims);
         self.catch_up(desk, claims);
         for claim in claims {

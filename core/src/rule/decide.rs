@@ -1,8 +1,8 @@
 //! The decision: whether a push may go on.
 
 use crate::{
-    FenceName, LeaseAsk, LeaseChange, LeaseMove, Mode, MovedRef, PlannedRef, Reject, Rules, Stamp, State, Token,
-    TokenKind,
+    Enforcement, FenceName, Ground, LeaseAsk, LeaseChange, LeaseMove, MovedRef, PlannedRef, Reject, Rules, Stamp,
+    State, Token, TokenKind,
 };
 
 /// What a push brings for one fence that it touches.
@@ -43,19 +43,19 @@ pub enum Decision {
 /// whoever is in the slot. Everything else waits until the slot is free, because the push in it may
 /// yet raise the mark.
 pub fn decide(state: &State, claims: &[Claim<'_>], now: &Stamp) -> Decision {
+    let enforcement = Enforcement::of_claims(claims);
     let is_occupied = |claim: &&Claim<'_>| state.fence(&claim.rules.fence).is_occupied();
-    let enforces = |claim: &&Claim<'_>| claim.rules.mode == Mode::Enforce;
+    let enforces = |claim: &&Claim<'_>| enforcement.upholds(Ground::Refs(&claim.rules.fence));
     let (mut overruled, mut leases) = (None, Vec::new());
     for claim in claims {
         let Judged { token, lease } = judge(state, claim, now);
-        // A lease that two may have is none: what is said of it stands where a fence only observes, too.
-        let against_token = token.err().map(|reject| (reject, enforces(&claim)));
-        let against_lease = lease.map(|change| leases.extend(change)).err().map(|reject| (reject, true));
-        for (reject, stands) in against_token.into_iter().chain(against_lease) {
+        let against_token = token.err().map(|reject| (reject, Ground::Refs(&claim.rules.fence)));
+        let against_lease = lease.map(|change| leases.extend(change)).err().map(|reject| (reject, Ground::Lease));
+        for (reject, ground) in against_token.into_iter().chain(against_lease) {
             if is_occupied(&claim) && may_change(&reject, claim) {
                 continue;
             }
-            if stands {
+            if enforcement.upholds(ground) {
                 return Decision::Refuse(reject);
             }
             overruled = overruled.or(Some(reject));
@@ -76,9 +76,10 @@ pub fn decide(state: &State, claims: &[Claim<'_>], now: &Stamp) -> Decision {
 /// cannot write its report is alive, with a ref that never moves. Where a fence only observes, git declines it;
 /// leases are judged there, too.
 pub fn outdated(claims: &[Claim<'_>], refs: &[PlannedRef]) -> Option<Reject> {
-    let enforces =
-        |fence: &FenceName| claims.iter().any(|claim| claim.rules.fence == *fence && claim.rules.mode == Mode::Enforce);
-    let stands = |planned: &&PlannedRef| planned.name.is_lease() || enforces(&planned.fence);
+    let enforcement = Enforcement::of_claims(claims);
+    let stands = |planned: &&PlannedRef| {
+        enforcement.upholds(if planned.name.is_lease() { Ground::Lease } else { Ground::Refs(&planned.fence) })
+    };
     refs.iter().filter(stands).find_map(|planned| {
         let claimed = planned.claimed.clone()?;
         let name = planned.via.as_ref().unwrap_or(&planned.name).clone();
@@ -157,7 +158,7 @@ fn required(claim: &Claim<'_>, why: &str) -> Reject {
 mod tests {
     use super::*;
     use crate::{
-        Accept, Code, Lease, LeaseState, Proposal, Standing,
+        Accept, Code, Lease, LeaseState, Mode, Proposal, Standing,
         lease::record::tests::{lease, proof},
         log::flight::tests::{in_flight, oid},
         value::token::Mark,

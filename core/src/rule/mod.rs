@@ -4,6 +4,7 @@
 //! given: no clock, no file, no environment.
 
 pub(crate) mod decide;
+pub(crate) mod enforcement;
 pub(crate) mod fence;
 pub(crate) mod heirs;
 pub(crate) mod offer;

@@ -185,6 +185,11 @@ impl Settings {
         self.fences.iter().any(|rules| rules.mode == Mode::Enforce)
     }
 
+    /// Whether no fence does anything.
+    pub fn are_all_off(&self) -> bool {
+        self.fences.iter().all(|rules| rules.mode == Mode::Off)
+    }
+
     /// The rules of the fence called `name`.
     pub fn rules(&self, name: &FenceName) -> Option<&Rules> {
         self.fences.iter().find(|rules| rules.fence == *name)

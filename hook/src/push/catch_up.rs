@@ -32,7 +32,7 @@ impl Gate<'_> {
             return Ok(None);
         }
         let leases: Vec<RefName> = self.claims.iter().map(|claim| LeasePart::Lease.of(&claim.rules.fence)).collect();
-        let looked = Guarded::with(self.record.push, &leases, self.settings, self.repository);
+        let looked = Guarded::with(&self.arrival.push, &leases, self.settings, &self.arrival.repository);
         let (guarded, leases) = looked.map_err(unreadable)?;
         self.catch_up(store, &leases)?;
         Ok(Some(guarded))
@@ -41,15 +41,15 @@ impl Gate<'_> {
     /// Takes down leases that are not where the log has them; `seen` is what their refs are at, in the
     /// order of the claims.
     pub(crate) fn catch_up(&self, store: &mut Store, seen: &[Resolved]) -> Result<(), Reject> {
-        let now = clock::stamp(self.record.here);
+        let now = clock::stamp(&self.arrival.here);
         for (rules, seen) in self.claims.iter().map(|claim| claim.rules).zip(seen) {
             if is_under_way(store.state(), &rules.fence) {
                 continue;
             }
-            let objects = || Objects::open(self.repository, self.environment);
+            let objects = || Objects::open(&self.arrival.repository, self.arrival.environment);
             let fence = store.state().fence(&rules.fence);
-            if let Some(line) = found(&fence, rules, seen, objects, &now, &self.record.who.pusher)? {
-                store.append(Event::LeaseFound(line)).map_err(|e| self.broken(&e).reject)?;
+            if let Some(line) = found(&fence, rules, seen, objects, &now, &self.recorder.who.pusher)? {
+                store.append(Event::LeaseFound(line)).map_err(|e| self.recorder.broken(&e))?;
             }
         }
         Ok(())

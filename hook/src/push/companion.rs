@@ -4,23 +4,29 @@
 //! come back as soon as somebody moves a ref back, so it refuses instead.
 
 use crate::{
+    commands::doctor::gate::is_disabled,
     host::{
         hook_file::{HookFile, Part, calls, is_executable},
         surroundings::Environment,
     },
+    push::arrival::Arrival,
     repository::Repository,
 };
-use git_fence_core::Reject;
+use git_fence_core::{Reject, Settings};
 use gix::config::path::interpolate;
 use std::path::{Path, PathBuf};
 
-/// What the gate says where its companion is missing. `own_file` is the file of the gate's own hook, where git named it.
-pub(crate) fn missing(own_file: Option<&Path>, repository: &Repository, environment: &Environment) -> Option<Reject> {
-    if crate::commands::doctor::gate::is_disabled(Part::Companion, repository) {
-        return Some(refusal("hook.post-receive.enabled is false"));
+/// Refuses where the companion is missing, unless the settings do without it.
+pub(crate) fn must_be_there(arrival: &Arrival<'_>, settings: &Settings) -> Result<(), Reject> {
+    let Arrival { repository, environment, own_file, .. } = arrival;
+    if settings.companion_is_optional {
+        return Ok(());
+    }
+    if is_disabled(Part::Companion, repository) {
+        return Err(refusal("hook.post-receive.enabled is false"));
     }
     let hooks = own_file.map_or_else(|| hooks_of(repository, environment), hooks_beside);
-    what_is_wrong(&hooks).map(|why| refusal(&why))
+    what_is_wrong(&hooks).map_or(Ok(()), |why| Err(refusal(&why)))
 }
 
 fn refusal(why: &str) -> Reject {

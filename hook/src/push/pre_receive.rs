@@ -4,30 +4,28 @@ use crate::{
     host::{
         clock::Patience,
         kept_hook::{self, Word},
-        process,
         surroundings::Environment,
     },
-    log::{files::FenceDir, store::Durability},
+    log::store::Durability,
     push::{
+        arrival::Arrival,
         companion,
         gate::Gate,
-        leases,
         plan::{Guarded, unreadable},
-        record::Recorder,
+        recorder::Recorder,
         settling::settle_what_is_over,
         slot::Lookout,
-        tokens,
-        voice::{self, Refusal},
+        tokens::Brought,
+        verdict::{Admission, Objection, Refusal, Verdict},
+        voice,
     },
-    repository::{OpenError, Repository, settings, whose::Asker},
+    repository::settings::{self, SettingsError},
 };
-use git_fence_core::{Claim, Mode, Offer, Push, PushError, ReceivePack, Reject, Rules, Settings, Source};
+use git_fence_core::{Push, PushError, Reject, Settings};
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     io::{self, Read},
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -51,120 +49,50 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
         }
         Err(reject) => Err(reject.into()),
     };
-    match judged {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => {
-            voice::refused(&refusal);
-            ExitCode::FAILURE
-        }
+    let verdict = judged.unwrap_or_else(Verdict::Refused);
+    voice::tell(&verdict);
+    match verdict {
+        Verdict::Admitted(_) | Verdict::Observed(_) => ExitCode::SUCCESS,
+        Verdict::Refused(_) => ExitCode::FAILURE,
     }
 }
 
-/// Push and environment → the part that is guarded → tokens → the gate.
+/// Environment and standard input → push → tokens → decision under the lock → state and log → verdict.
+///
+/// An error is a refusal in every mode: which mode it is cannot be found out.
 fn judge(
     input: Result<Push, PushError>,
     own_file: Option<&Path>,
     environment: &Environment,
     start: Instant,
-) -> Result<(), Refusal> {
-    let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
-    let receive_pack = process::receive_packs_above().next();
-    let git = receive_pack.as_ref().and_then(process::program_of);
-    let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);
-    let repository = repository.map_err(|e| cannot_open(&e))?;
-    let here = process::here().map_err(|e| no_place(&e))?;
-    let push = input.as_ref().map_or_else(|_| Push::default(), Clone::clone);
-    let record = |wait: Duration, enforces: bool| Recorder {
-        dir: FenceDir::at(repository.fence_dir()),
-        here: &here,
-        who: environment.who(),
-        patience: Patience::of(wait, start),
-        push: &push,
-        syslog: None,
-        enforces,
+) -> Result<Verdict, Refusal> {
+    let arrival = Arrival::of(input, own_file, environment, start)?;
+    let settings = settings::read(&arrival.repository.config)
+        .map_err(|e| Recorder::refuse_without_settings(&arrival, bad_setting(&e)))?;
+    let mut recorder = Recorder::of(&arrival, &settings);
+    let judged = if settings.are_all_off() {
+        Ok(settle_before_it_is_off(&mut recorder, &arrival, &settings))
+    } else {
+        decision(&arrival, &settings, &mut recorder)
     };
-    let settings = settings::read(&repository.config)
-        .map_err(|e| record(Rules::for_repo().wait, true).refuse_unread(bad_setting(&e), None))?;
-    if settings.fences.iter().all(|rules| rules.mode == Mode::Off) {
-        let record = record(Duration::ZERO, false);
-        settle_before_it_is_off(&record, &settings, &repository);
-        return Ok(());
-    }
-    let guarded = match look_at_push(input, environment, &settings, &repository) {
-        Ok(guarded) if guarded.is_nothing() => return Ok(()),
-        Ok(guarded) => guarded,
-        Err(reject) => {
-            let stands = settings.enforces() || reject.is_about_the_lease();
-            let record = record(shortest_wait(&mut settings.fences.iter()), stands);
-            let record = Recorder { syslog: settings.syslog.as_ref(), ..record };
-            let refusal = record.refuse_unread(reject, Some(&settings));
-            return if record.enforces { Err(refusal) } else { overrule(&refusal) };
-        }
-    };
-    let fences = guarded.fences(&settings);
-    let enforced = fences.iter().any(|rules| rules.mode == Mode::Enforce) || guarded.comes_to_leases();
-    let record = record(shortest_wait(&mut fences.into_iter()), enforced);
-    let record = Recorder { syslog: settings.syslog.as_ref(), ..record };
-    let receive_pack = receive_pack.filter(|_| !settings.receive_pack_is_elsewhere);
-    let companion =
-        || companion::missing(own_file, &repository, environment).filter(|_| !settings.companion_is_optional);
-    if let Some(reject) = (!guarded.is_heartbeat()).then(companion).flatten() {
-        let refusal = record.refuse_unread(reject, Some(&settings));
-        return if enforced { Err(refusal) } else { overrule(&refusal) };
-    }
-    match bring_to_gate(guarded, receive_pack, record, environment, &settings, &repository) {
-        Err(refusal) if !enforced => overrule(&refusal),
-        verdict => verdict,
-    }
+    Ok(recorder.verdict_on(judged))
 }
 
-/// Reads the tokens and the leases, finds the receive-pack, and goes through the gate with all. Where no
-/// fence enforces, what is wrong with the push is carried along and not held against it.
-fn bring_to_gate(
-    guarded: Guarded,
-    receive_pack: Option<ReceivePack>,
-    mut record: Recorder<'_>,
-    environment: &Environment,
-    settings: &Settings,
-    repository: &Repository,
-) -> Result<(), Refusal> {
-    let pusher = environment.pusher();
-    let tokens = tokens::brought_along(&guarded, repository, environment, settings, pusher.as_bytes());
-    let (offer, source, no_tokens) = match tokens {
-        Ok((offer, source)) => (offer, source, None),
-        Err(reject) => (Offer::default(), Source::None, Some(reject)),
-    };
-    record.who.owner = offer.owner.clone();
-    let may_revoke = |rules: &Rules| rules.lets_revoke(pusher.as_bytes());
-    let asks = leases::asked(&guarded, &offer, settings, &may_revoke, repository, environment);
-    let (asks, no_lease) = match asks {
-        Ok(asks) => (asks, None),
-        Err(reject) => (BTreeMap::new(), Some(reject)),
-    };
-    let unseen = || {
-        if guarded.refs.is_empty() || guarded.is_heartbeat() { None } else { unseen(receive_pack.as_ref(), settings) }
-    };
-    let flaw = guarded.flaw.clone().or(no_tokens).or(no_lease).or_else(unseen);
-    if let Some(reject) = flaw.clone().filter(|_| record.enforces) {
-        return Err(record.refuse_unread(reject, Some(settings)));
+/// What an enforcing gate says to the push. An admission is on record, an objection is not yet.
+fn decision(arrival: &Arrival<'_>, settings: &Settings, recorder: &mut Recorder<'_>) -> Result<Admission, Objection> {
+    let guarded = guarded_part(arrival, settings)?;
+    if guarded.is_nothing() {
+        return Ok(Admission::default());
     }
-    let claims = guarded.fences(settings).into_iter().map(|rules| {
-        let is_guarded = guarded.guarded_refs().any(|planned| planned.fence == rules.fence);
-        // A token spends itself on refs that are guarded. Leases have their own.
-        let token = offer.token(&rules.fence).filter(|_| is_guarded);
-        let exempt = rules.exempts(pusher.as_bytes());
-        Claim { rules, token, exempt, guarded: is_guarded, lease: asks.get(&rules.fence) }
-    });
-    let claims = claims.collect();
-    let is_heartbeat = guarded.is_heartbeat();
-    let gate = Gate { record: &record, repository, environment, settings, guarded, claims, source, flaw, receive_pack };
-    if is_heartbeat { gate.hear() } else { gate.pass() }
-}
-
-/// Nothing is refused where nothing enforces, but it is said what would have been.
-fn overrule(refusal: &Refusal) -> Result<(), Refusal> {
-    voice::overruled(refusal);
-    Ok(())
+    recorder.narrow_to(&guarded, settings);
+    if !guarded.is_heartbeat() {
+        companion::must_be_there(arrival, settings)?;
+    }
+    let brought = Brought::by(arrival, &guarded, settings);
+    recorder.who.owner.clone_from(&brought.offer.owner);
+    let (claims, source, flaw) = (brought.claims(&guarded, settings), brought.source, brought.flaw.clone());
+    let gate = Gate { arrival, settings, recorder, guarded, claims, source, flaw };
+    if gate.guarded.is_heartbeat() { gate.renew() } else { gate.admit() }
 }
 
 /// A read that fails is an input that ends too soon.
@@ -173,17 +101,15 @@ fn read_push(input: &[u8], read: io::Result<usize>) -> Result<Push, PushError> {
     read.map(|_| push).map_err(|_| PushError::Truncated(1))
 }
 
-fn look_at_push(
-    input: Result<Push, PushError>,
-    environment: &Environment,
-    settings: &Settings,
-    repository: &Repository,
-) -> Result<Guarded, Reject> {
-    let push = input.map_err(|e| Reject::malformed(e.to_string()))?;
-    if environment.get("GIT_NAMESPACE").is_some() {
+/// The part of the push that fences care about.
+fn guarded_part(arrival: &Arrival<'_>, settings: &Settings) -> Result<Guarded, Reject> {
+    if let Some(unreadable) = &arrival.unreadable {
+        return Err(Reject::malformed(unreadable.to_string()));
+    }
+    if arrival.environment.get("GIT_NAMESPACE").is_some() {
         return Err(Reject::malformed("the push is to a git namespace (GIT_NAMESPACE), which no fence can guard"));
     }
-    let guarded = Guarded::part_of(&push, settings, repository).map_err(unreadable)?;
+    let guarded = Guarded::part_of(&arrival.push, settings, &arrival.repository).map_err(unreadable)?;
     match guarded.flaw {
         // Nothing that could move is left to hold a slot for.
         Some(flaw) if guarded.is_nothing() => Err(flaw),
@@ -191,47 +117,23 @@ fn look_at_push(
     }
 }
 
-/// Without the process that moves the refs, nobody could tell when they have moved.
-fn unseen(receive_pack: Option<&ReceivePack>, settings: &Settings) -> Option<Reject> {
-    let is_unseen = receive_pack.is_none() && !settings.receive_pack_is_elsewhere;
-    is_unseen.then(|| Reject::Unseen { why: "there is no receive-pack among the parents of this hook".to_owned() })
-}
-
 /// A gate that was switched off says so once in the log, and settles what is over before refs move without it. It
 /// refuses nothing, so it waits for nothing but a moment for the lock.
-fn settle_before_it_is_off(record: &Recorder<'_>, settings: &Settings, repository: &Repository) {
-    if !record.dir.has(&record.dir.log()) {
-        return;
-    }
-    if let Ok(mut store) = record.open(settings) {
-        let lookout = Lookout { here: record.here, watched: None };
-        let _ = settle_what_is_over(&mut store, repository, settings, lookout, |_, _| true);
+fn settle_before_it_is_off(recorder: &mut Recorder<'_>, arrival: &Arrival<'_>, settings: &Settings) -> Admission {
+    recorder.patience = Patience::of(Duration::ZERO, arrival.start);
+    if recorder.has_log()
+        && let Ok(mut store) = recorder.open()
+    {
+        let lookout = Lookout { here: &arrival.here, watched: None };
+        let _ = settle_what_is_over(&mut store, &arrival.repository, settings, lookout, |_, _| true);
         let _ = store.commit(Durability::Lazy);
     }
+    Admission::default()
 }
 
-/// How long the push may wait in all: no longer than any of its fences allows.
-fn shortest_wait(fences: &mut dyn Iterator<Item = &Rules>) -> Duration {
-    fences.map(|rules| rules.wait).min().unwrap_or_default()
-}
-
-fn cannot_open(error: &OpenError) -> Reject {
-    Reject::Broken {
-        what: format!("the repository cannot be opened: {error}"),
-        mend: "nothing was written. The server's operator mends that file or setting".to_owned(),
-    }
-}
-
-fn bad_setting(error: &settings::SettingsError) -> Reject {
+fn bad_setting(error: &SettingsError) -> Reject {
     Reject::Broken {
         what: error.to_string(),
         mend: "nothing was written. The server's operator finds it with  git config --show-origin --get-regexp '^fence\\.'".to_owned(),
-    }
-}
-
-fn no_place(error: &io::Error) -> Reject {
-    Reject::Broken {
-        what: format!("the kernel's boot id and process namespace cannot be read: {error}"),
-        mend: "nothing was written. The server's operator mounts /proc".to_owned(),
     }
 }

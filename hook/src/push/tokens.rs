@@ -1,18 +1,69 @@
-//! The tokens that a push brings along.
+//! What a push brings along: its tokens, and what it asks of leases.
 
 use crate::{
     host::surroundings::Environment,
     push::{
+        arrival::Arrival,
+        leases,
         plan::Guarded,
         trailers::{self, Stamps},
     },
     repository::Repository,
 };
-use git_fence_core::{FenceName, Offer, Reject, Settings, Source, read_options};
+use git_fence_core::{Claim, FenceName, LeaseAsk, Offer, Reject, Rules, Settings, Source, read_options};
+use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStrExt as _};
+
+/// What a push brings along, as far as it can be read.
+pub(crate) struct Brought {
+    /// The pusher's name to the byte, as the host says.
+    pusher: OsString,
+    pub(crate) offer: Offer,
+    /// Where the tokens stood.
+    pub(crate) source: Source,
+    /// What is asked of each fence's lease.
+    asks: BTreeMap<FenceName, LeaseAsk>,
+    /// What is wrong with the push. Where its fences only observe, it goes on with that.
+    pub(crate) flaw: Option<Reject>,
+}
+
+impl Brought {
+    /// Reads the tokens and the leases of a push, and says what is wrong with any of it.
+    pub(crate) fn by(arrival: &Arrival<'_>, guarded: &Guarded, settings: &Settings) -> Brought {
+        let Arrival { repository, environment, .. } = arrival;
+        let pusher = environment.pusher();
+        let tokens = brought_along(guarded, repository, environment, settings, pusher.as_bytes());
+        let (offer, source, no_tokens) = match tokens {
+            Ok((offer, source)) => (offer, source, None),
+            Err(reject) => (Offer::default(), Source::None, Some(reject)),
+        };
+        let may_revoke = |rules: &Rules| rules.lets_revoke(pusher.as_bytes());
+        let asks = leases::asked(guarded, &offer, settings, &may_revoke, repository, environment);
+        let (asks, no_lease) = match asks {
+            Ok(asks) => (asks, None),
+            Err(reject) => (BTreeMap::new(), Some(reject)),
+        };
+        let takes_a_slot = !guarded.refs.is_empty() && !guarded.is_heartbeat();
+        let unseen = || arrival.unseen(settings).filter(|_| takes_a_slot);
+        let flaw = guarded.flaw.clone().or(no_tokens).or(no_lease).or_else(unseen);
+        Brought { pusher, offer, source, asks, flaw }
+    }
+
+    /// What it brings for each fence that it touches.
+    pub(crate) fn claims<'a>(&'a self, guarded: &Guarded, settings: &'a Settings) -> Vec<Claim<'a>> {
+        let claim = |rules: &'a Rules| {
+            let is_guarded = guarded.guarded_refs().any(|planned| planned.fence == rules.fence);
+            // A token spends itself on refs that are guarded. Leases have their own.
+            let token = self.offer.token(&rules.fence).filter(|_| is_guarded);
+            let exempt = rules.exempts(self.pusher.as_bytes());
+            Claim { rules, token, exempt, guarded: is_guarded, lease: self.asks.get(&rules.fence) }
+        };
+        guarded.fences(settings).into_iter().map(claim).collect()
+    }
+}
 
 /// The tokens of a push: from its options, or where there are none, from the trailers that count as those of
 /// `pusher`, as the host names it to the byte.
-pub(crate) fn brought_along(
+fn brought_along(
     guarded: &Guarded,
     repository: &Repository,
     environment: &Environment,

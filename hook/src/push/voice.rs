@@ -3,24 +3,10 @@
 //! Git shows it behind `remote:`. It is written after the lock has been let go: a client that does
 //! not read can hold up its own push and nobody else's.
 
+use crate::push::verdict::{Admission, Refusal, Verdict};
 use git_fence_core::{FenceName, HeldBy, Mark, Reject, Token, text};
 use serde::Serialize;
 use std::{io::Write as _, time::Duration};
-
-/// A refusal, with what is known about the push.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) reject: Reject,
-    pub(crate) fence: Option<FenceName>,
-    pub(crate) token: Option<Token>,
-    pub(crate) mark: Option<Mark>,
-}
-
-impl From<Reject> for Refusal {
-    fn from(reject: Reject) -> Refusal {
-        Refusal { fence: reject.fence().cloned(), reject, token: None, mark: None }
-    }
-}
 
 #[derive(Serialize)]
 struct RefusalJson<'a> {
@@ -48,11 +34,25 @@ struct Granted<'a> {
     mark: Mark,
 }
 
-/// One line, for programs: whoever takes a lease learns by it that a gate has judged.
-pub(crate) fn granted(fence: &FenceName, token: Token, mark: Mark) {
-    say(&grant(fence, token, mark));
+/// Says what was decided.
+pub(crate) fn tell(verdict: &Verdict) {
+    match verdict {
+        Verdict::Admitted(admission) => admitted(admission),
+        Verdict::Refused(refusal) => refused(refusal),
+        Verdict::Observed(refusal) => overruled(refusal),
+    }
 }
 
+/// Nothing, for most.
+fn admitted(Admission { overruled: refusal, granted, waited: wait }: &Admission) {
+    refusal.iter().for_each(overruled);
+    for (fence, token, mark) in granted {
+        say(&grant(fence, *token, *mark));
+    }
+    wait.iter().copied().for_each(waited);
+}
+
+/// One line, for programs: whoever takes a lease learns by it that a gate has judged.
 fn grant(fence: &FenceName, token: Token, mark: Mark) -> String {
     let json = serde_json::to_string(&Granted { verdict: "granted", fence, token, mark }).unwrap_or_default();
     format!("fence: {json}\n")
@@ -64,7 +64,7 @@ pub(crate) fn refused(refusal: &Refusal) {
 }
 
 /// In observe mode nothing is refused, but it is said what would have been.
-pub(crate) fn overruled(refusal: &Refusal) {
+fn overruled(refusal: &Refusal) {
     say(&lines("warning", "observed", "this fence only observes: the push was let through", refusal));
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn waiting(holder: &str, most: Duration) {
 }
 
 /// Somebody stood in the way and does not any more.
-pub(crate) fn waited(time: Duration) {
+fn waited(time: Duration) {
     say(&format!("note: waited {:.1} s for another push\n", time.as_secs_f64()));
 }
 

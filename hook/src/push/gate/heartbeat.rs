@@ -7,27 +7,38 @@
 use crate::{
     host::clock,
     log::store::{Durability, Store},
-    push::{gate::Gate, plan::unreadable, slot::Lookout, voice::Refusal},
+    push::{
+        gate::Gate,
+        plan::unreadable,
+        slot::Lookout,
+        verdict::{Admission, Objection},
+    },
 };
 use git_fence_core::{Event, LeasePart, RefName, Reject, Renewed};
 
 impl Gate<'_> {
-    /// Takes down that the holders are alive, or says why not. Of several, all or none.
-    pub(crate) fn hear(&self) -> Result<(), Refusal> {
-        let mut store = self.record.open(self.settings)?;
+    /// Records that the holders are alive, or says what speaks against it. Of several, all or none.
+    pub(crate) fn renew(&self) -> Result<Admission, Objection> {
+        if let Some(flaw) = self.flaw.clone() {
+            return Err(flaw.into());
+        }
+        let mut store = self.open()?;
         // What it finds is written with the beat, or found again.
-        let _ = self.settle_what_is_over(&mut store, Lookout { here: self.record.here, watched: None })?;
+        let _ = self.settle_what_is_over(&mut store, Lookout { here: &self.arrival.here, watched: None })?;
         match self.signs_of_life(&mut store) {
-            Ok(()) => self.record.commit_appended(store, Durability::Lazy),
-            Err(reject) => Err(self.refuse(store, reject)),
+            Ok(()) => {
+                self.recorder.commit_appended(store, Durability::Lazy).map_err(Objection::off_record)?;
+                Ok(Admission::default())
+            }
+            Err(reject) => Err(self.object(store, reject)),
         }
     }
 
     fn signs_of_life(&self, store: &mut Store) -> Result<(), Reject> {
         let leases: Vec<RefName> = self.claims.iter().map(|claim| LeasePart::Lease.of(&claim.rules.fence)).collect();
-        let seen = self.repository.resolve_refs(&leases).map_err(unreadable)?;
+        let seen = self.arrival.repository.resolve_refs(&leases).map_err(unreadable)?;
         self.catch_up(store, &seen)?;
-        let now = clock::stamp(self.record.here);
+        let now = clock::stamp(&self.arrival.here);
         let mut renewed = Vec::new();
         for claim in &self.claims {
             let fence = store.state().fence(&claim.rules.fence);
@@ -40,11 +51,11 @@ impl Gate<'_> {
                 heard: standing.heard,
                 progress: standing.progress,
                 holder: standing.beat,
-                who: self.record.who.clone(),
+                who: self.recorder.who.clone(),
             });
         }
         for renewed in renewed {
-            store.append(Event::LeaseRenewed(renewed)).map_err(|e| self.broken(&e).reject)?;
+            store.append(Event::LeaseRenewed(renewed)).map_err(|e| self.recorder.broken(&e))?;
         }
         Ok(())
     }

@@ -1,0 +1,76 @@
+//! A push as it arrives: what git, the environment and the kernel say of it, read once and not judged yet.
+
+use crate::{
+    host::{process, surroundings::Environment},
+    repository::{OpenError, Repository, whose::Asker},
+};
+use git_fence_core::{Place, Push, PushError, ReceivePack, Reject, Settings};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+/// Everything that is known about a push before its settings are read.
+pub(crate) struct Arrival<'a> {
+    pub(crate) environment: &'a Environment,
+    /// The file of this hook, where git named it.
+    pub(crate) own_file: Option<&'a Path>,
+    /// When the clock of this push started.
+    pub(crate) start: Instant,
+    /// What it is to move; nothing where that cannot be read.
+    pub(crate) push: Push,
+    /// Why it cannot be read.
+    pub(crate) unreadable: Option<PushError>,
+    pub(crate) repository: Repository,
+    pub(crate) here: Place,
+    /// The receive-pack that this hook runs below, if it can be seen.
+    receive_pack: Option<ReceivePack>,
+}
+
+impl<'a> Arrival<'a> {
+    /// Finds the repository and the receive-pack that the push comes by.
+    pub(crate) fn of(
+        input: Result<Push, PushError>,
+        own_file: Option<&'a Path>,
+        environment: &'a Environment,
+        start: Instant,
+    ) -> Result<Arrival<'a>, Reject> {
+        let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
+        let receive_pack = process::receive_packs_above().next();
+        let git = receive_pack.as_ref().and_then(process::program_of);
+        let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);
+        let repository = repository.map_err(|e| cannot_open(&e))?;
+        let here = process::here().map_err(|e| no_place(&e))?;
+        let (push, unreadable) = match input {
+            Ok(push) => (push, None),
+            Err(e) => (Push::default(), Some(e)),
+        };
+        Ok(Arrival { environment, own_file, start, push, unreadable, repository, here, receive_pack })
+    }
+
+    /// The receive-pack that will move the refs; none where the host starts hooks elsewhere.
+    pub(crate) fn receive_pack(&self, settings: &Settings) -> Option<ReceivePack> {
+        self.receive_pack.filter(|_| !settings.receive_pack_is_elsewhere)
+    }
+
+    /// Without the process that moves the refs, nobody could tell when they have moved.
+    pub(crate) fn unseen(&self, settings: &Settings) -> Option<Reject> {
+        let is_unseen = self.receive_pack.is_none() && !settings.receive_pack_is_elsewhere;
+        is_unseen.then(|| Reject::Unseen { why: "there is no receive-pack among the parents of this hook".to_owned() })
+    }
+}
+
+fn cannot_open(error: &OpenError) -> Reject {
+    Reject::Broken {
+        what: format!("the repository cannot be opened: {error}"),
+        mend: "nothing was written. The server's operator mends that file or setting".to_owned(),
+    }
+}
+
+fn no_place(error: &io::Error) -> Reject {
+    Reject::Broken {
+        what: format!("the kernel's boot id and process namespace cannot be read: {error}"),
+        mend: "nothing was written. The server's operator mounts /proc".to_owned(),
+    }
+}

@@ -1,0 +1,111 @@
+//! Taking the slots: the push is let through, and from here on everybody else waits until its refs have moved.
+
+use crate::{
+    host::{
+        clock,
+        process::{self, Liveness},
+    },
+    log::store::{Durability, Store},
+    push::{
+        gate::Gate,
+        plan::{Guarded, unreadable},
+        verdict::{Admission, Objection, Refusal},
+    },
+};
+use git_fence_core::{
+    Claim, Event, FenceName, LeaseChange, LeaseMove, Mark, Place, Plan, Reject, Stake, Token, outdated,
+};
+
+impl Gate<'_> {
+    /// Takes the slots and puts that on record. `overruled` is what an enforcing fence would have said; `looked` is
+    /// what the refs are at, which settling compares with.
+    pub(super) fn enter(
+        &self,
+        store: Store,
+        overruled: Option<Reject>,
+        leases: Vec<LeaseChange>,
+        looked: Option<Guarded>,
+    ) -> Result<Admission, Objection> {
+        let overruled = self.flaw.clone().or(overruled);
+        let guarded = match looked {
+            Some(looked) => looked,
+            None => self.look_at_refs()?,
+        };
+        if let Some(reject) = self.why_not_now(&guarded) {
+            return Err(self.object(store, reject));
+        }
+        store.keep_plan(&guarded.refs).map_err(|e| self.broken(&e))?;
+        let granted = grants_among(&leases, &store);
+        let accepted = self.acceptance(&store, overruled.as_ref(), leases, guarded);
+        self.recorder.commit(store, accepted, Durability::Synced).map_err(Objection::off_record)?;
+        let overruled = overruled.map(|reject| {
+            let token = reject.fence().and_then(|fence| self.token_for(fence));
+            Refusal { token, ..Refusal::from(reject) }
+        });
+        Ok(Admission { overruled, granted, waited: None })
+    }
+
+    fn look_at_refs(&self) -> Result<Guarded, Objection> {
+        let looked = Guarded::part_of(&self.arrival.push, self.settings, &self.arrival.repository);
+        looked.map_err(|e| Objection::off_record(unreadable(e)))
+    }
+
+    /// Why a push that has been judged gets no slot all the same: what it would move is not what was judged, or there
+    /// is nobody left to move it.
+    fn why_not_now(&self, guarded: &Guarded) -> Option<Reject> {
+        if !guarded.moves_the_same_as(&self.guarded) {
+            return Some(Reject::malformed("a symbolic ref was changed while it was being pushed to: try again"));
+        }
+        if let Some(reject) = outdated(&self.claims, &guarded.refs) {
+            return Some(reject);
+        }
+        // Hooks outlive a receive-pack that is killed. Its refs will never move, so it gets no slot.
+        let receive_pack = self.arrival.receive_pack(self.settings);
+        let gone = receive_pack.filter(|it| matches!(process::look_at(it), Liveness::Dead))?;
+        Some(Reject::Unseen { why: format!("the receive-pack of this push, pid {}, is gone", gone.pid) })
+    }
+
+    /// The line that lets the push through.
+    fn acceptance(
+        &self,
+        store: &Store,
+        overruled: Option<&Reject>,
+        leases: Vec<LeaseChange>,
+        guarded: Guarded,
+    ) -> Event {
+        let mut stakes = self.stakes(store);
+        Event::PushAccepted {
+            push: store.next_push(),
+            stake: stakes.remove(0),
+            also: stakes,
+            leases,
+            code: overruled.map(Reject::code),
+            reason: overruled.map(ToString::to_string),
+            source: self.source,
+            who: self.recorder.who.clone(),
+            plan: Plan::of(guarded.refs),
+            receive_pack: self.arrival.receive_pack(self.settings),
+            place: Place { uptime_ms: clock::uptime_ms(), ..self.arrival.here.clone() },
+            elapsed_us: self.recorder.elapsed_us(),
+        }
+    }
+
+    fn stakes(&self, store: &Store) -> Vec<Stake> {
+        let stake = |claim: &Claim<'_>| Stake {
+            fence: claim.rules.fence.clone(),
+            token: claim.token,
+            mark: store.state().fence(&claim.rules.fence).mark,
+        };
+        self.claims.iter().map(stake).collect()
+    }
+}
+
+/// The leases that the push is granted, each with its fence's mark from then on.
+fn grants_among(leases: &[LeaseChange], store: &Store) -> Vec<(FenceName, Token, Mark)> {
+    let grants = leases.iter().filter(|change| change.change == LeaseMove::Grant);
+    let granted = |change: &LeaseChange| {
+        let mark = store.state().fence(&change.fence).mark.max(change.raises_to);
+        (change.fence.clone(), change.standing.lease.token, mark)
+    };
+    grants.map(granted).collect()
+}

@@ -1,6 +1,10 @@
 //! Reading the log: what is asked for and nothing else, in the form that is asked for, as it comes.
 
-use crate::support::{World, any_git, text, wait_until};
+use crate::support::{
+    World, any_git,
+    needs::{Need, lacks},
+    text, wait_until,
+};
 use std::{
     fs,
     io::{BufRead, BufReader, Read as _},
@@ -100,6 +104,9 @@ fn what_cannot_be_asked_for_is_a_mistake_of_usage() {
 /// Read back by a program that knows CSV better than we do.
 #[test]
 fn csv_keeps_awkward_text_in_its_cell() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     let world = World::new(&any_git());
     let owner = "a \"b\", =c;\u{e4}'d";
     let commit = world.commit("x");
@@ -128,6 +135,9 @@ fn csv_keeps_awkward_text_in_its_cell() {
 
 #[test]
 fn a_terminal_of_40_columns_gets_lines_that_fit_and_a_pipe_gets_all() {
+    if lacks(&[Need::Terminal]) {
+        return;
+    }
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();
     world.push_token("main", "4").assert_refused("FENCE-STALE");

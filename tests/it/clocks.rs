@@ -3,7 +3,8 @@
 use crate::support::{
     Pushed, Running, World, any_git, gits,
     lease::{Agent, LeaseOf},
-    program_exists, sh, wait_until,
+    needs::{Need, lacks},
+    sh, wait_until,
 };
 use std::{fs, path::PathBuf, process::Command};
 
@@ -13,15 +14,10 @@ struct OtherBoot {
 }
 
 impl OtherBoot {
-    /// Nothing where this machine does not let one look like another.
-    fn of(world: &World) -> Option<OtherBoot> {
+    fn of(world: &World) -> OtherBoot {
         let boot_id = world.path("boot_id");
         fs::write(&boot_id, "01234567-89ab-cdef-0123-456789abcdef\n").unwrap();
-        let other = OtherBoot { boot_id };
-        let is_possible = program_exists("unshare")
-            && fs::exists("/etc/machine-id").unwrap()
-            && other.runs(&mut Command::new("true")).output().unwrap().status.success();
-        is_possible.then_some(other)
+        OtherBoot { boot_id }
     }
 
     /// `command`, run there.
@@ -51,9 +47,12 @@ impl OtherBoot {
 /// push, so that cannot have been before a reboot.
 #[test]
 fn a_push_on_a_cloned_machine_does_not_count_as_from_before_a_reboot() {
+    if lacks(&[Need::OtherBoot]) {
+        return;
+    }
     for git in gits() {
         let world = World::new(&git);
-        let Some(clone) = OtherBoot::of(&world) else { return };
+        let clone = OtherBoot::of(&world);
         world.configure("fence.wait", "10m");
         world.stall_update_of("t5");
         let go = world.go_in_the_end();
@@ -75,14 +74,16 @@ fn a_push_on_a_cloned_machine_does_not_count_as_from_before_a_reboot() {
 /// how old the push is, so it is watched for as long as it may take, and then it is over.
 #[test]
 fn a_push_from_the_future_is_over_when_it_has_been_watched_long_enough() {
+    if lacks(&[Need::OtherBoot, Need::Strace]) {
+        return;
+    }
     let world = World::new(&any_git());
-    let Some(before_the_boot) = OtherBoot::of(&world) else { return };
+    let before_the_boot = OtherBoot::of(&world);
     world.configure("fence.wait", "1s");
     world.write_hook("update", "case $1 in refs/heads/t5) kill -KILL $PPID;; esac");
     assert!(!before_the_boot.push_token(&world, "t5", "5").ok);
     change_last_line(&world, |line| line["time"] = "2999-01-01T00:00:00.000Z".into());
     // Whoever waits comes to its first look a little late, and has then less time to wait than to watch.
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
     let (gate, trace) = (sh(env!("CARGO_BIN_EXE_git-fence-hook")), sh(world.path("trace")));
     let late = "-e trace=flock -e inject=flock:delay_enter=300000:when=1";
     world.write_hook("pre-receive", &format!("exec strace -f -qq {late} -o {trace} {gate} pre-receive"));
@@ -95,8 +96,11 @@ fn a_push_from_the_future_is_over_when_it_has_been_watched_long_enough() {
 /// be held until the clock catches up.
 #[test]
 fn a_lease_from_the_future_is_stamped_anew_and_runs_out() {
+    if lacks(&[Need::OtherBoot]) {
+        return;
+    }
     let world = World::new(&any_git());
-    let Some(before_the_boot) = OtherBoot::of(&world) else { return };
+    let before_the_boot = OtherBoot::of(&world);
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::brief("anna"), Agent::new("bob"));
     let mut take = before_the_boot.runs(&mut lease.take_command(&anna, 1, "first"));

@@ -1,8 +1,9 @@
 //! Processes that are killed, stopped, slow or nested at the worst moment.
 
 use crate::support::{
-    Door, Pushed, World, any_git, copy_program, gits, program_exists, sh, signal, story, strace, text, wait_until,
-    write_script,
+    Door, Pushed, World, any_git, copy_program, gits,
+    needs::{Need, lacks},
+    sh, signal, signal_group, story, strace, text, wait_until, write_script,
 };
 
 /// Long enough that a test which waited it out would be noticed: it gives up long before.
@@ -73,7 +74,9 @@ fn when_the_client_is_killed_mark_and_refs_agree() {
 /// so after each.
 #[test]
 fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     let world = World::new(&any_git());
     world.configure("fence.wait", FOREVER);
     let installed = std::fs::read(world.hook("pre-receive")).unwrap();
@@ -118,7 +121,9 @@ fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
 /// The accepted path: one process, one sync, no object opened, no repository scanned.
 #[test]
 fn an_accepted_push_starts_no_other_process_and_syncs_once() {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "1").assert_landed();
@@ -432,9 +437,7 @@ fn a_whole_stopped_push_is_waited_for_like_any_other() {
     let five = crate::support::Running::start(&mut five);
     world.pid_in("stalled");
     world.push_token("t6", "6").assert_refused("FENCE-BUSY");
-    let group = format!("-{}", five.pid());
-    let resumed = std::process::Command::new("kill").args(["-CONT", "--", &group]).output().unwrap();
-    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    signal_group(five.pid(), "CONT");
     five.wait().assert_landed();
     world.push_token("t6", "6").assert_landed();
 }

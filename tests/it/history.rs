@@ -5,6 +5,7 @@ use crate::support::{
     agents::{Agent, Remote},
     any_git, gits,
     lease::Agent as Owner,
+    needs::{Need, lacks},
     text,
 };
 use std::{
@@ -121,6 +122,9 @@ fn a_clone_that_has_seen_many_tips_remembers_the_last() {
 /// The answer to a push was lost, and others have had the lease many times since.
 #[test]
 fn a_lost_answer_is_found_far_back_in_the_history() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     let world = World::bare(&any_git(), &[]);
     let (a, b) = (world.agent("a"), world.agent("b"));
     b.ok(&["acquire"]);
@@ -182,6 +186,9 @@ fn a_clone_that_has_seen_some_of_the_tips_takes_the_lease() {
 /// With a depth, git fails where there is nothing to fetch, in words or without.
 #[test]
 fn where_there_is_no_lease_yet_the_first_is_taken_by_whatever_way() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     for git in gits() {
         for (n, url) in ["", "file://", "ssh://server"].into_iter().enumerate() {
             for is_empty in [true, false] {

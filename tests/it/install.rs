@@ -1,8 +1,10 @@
 //! Putting the gate in and taking it out, over whatever is there.
 
 use crate::support::{
-    Git, Pushed, World, any_git, copy_program, fixture, gits, lease::Agent, program_exists, sh, text, tree,
-    tree_without,
+    Git, Pushed, World, any_git, copy_program, fixture, gits,
+    lease::Agent,
+    needs::{Need, lacks},
+    sh, text, tree, tree_without,
 };
 use std::{
     fs,
@@ -279,7 +281,9 @@ fn many_who_install_at_once_leave_one_whole_gate() {
 /// each system call by itself.)
 #[test]
 fn an_install_that_is_killed_leaves_a_hook_in_place_and_is_completed_by_the_next() {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     let mut killed = 0;
     for call in ["mkdirat", "unlinkat", "renameat", "linkat", "symlinkat", "fchmod", "flock", "write", "pwrite64"] {
         for at in 1.. {
@@ -480,11 +484,10 @@ fn a_hook_of_an_older_version_is_replaced() {
 
 #[test]
 fn a_repository_of_somebody_else_and_a_lack_of_permission_are_said_clearly() {
-    let world = World::bare(&any_git(), &[]);
-    let is_root = world.ok(Command::new("id").arg("-u")) == "0";
-    if !is_root {
+    if lacks(&[Need::AnotherUser]) {
         return;
     }
+    let world = World::bare(&any_git(), &[]);
     // As a user who owns nothing here, but may look.
     fs::set_permissions(world.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     let as_nobody = |env: &[(&str, &str)]| {
@@ -509,10 +512,11 @@ fn a_repository_of_somebody_else_and_a_lack_of_permission_are_said_clearly() {
 
 #[test]
 fn what_root_makes_belongs_to_the_owner_of_the_repository() {
-    let world = world_with_hook(&any_git(), "");
-    if !Command::new("chown").arg("-R").arg("65534:65534").arg(world.server()).status().unwrap().success() {
-        return; // Only root can give files away.
+    if lacks(&[Need::AnotherUser]) {
+        return;
     }
+    let world = world_with_hook(&any_git(), "");
+    world.ok(Command::new("chown").arg("-R").arg("65534:65534").arg(world.server()));
     installed(&world, &["--observe"]);
     let foreign = || world.ok(Command::new("find").arg(world.server()).args(["!", "-type", "l", "!", "-uid", "65534"]));
     assert_eq!(foreign(), "");

@@ -1,6 +1,10 @@
 //! The command under its keeper: how its end gets out, and that it ends when `run` does.
 
-use crate::support::{World, any_git, as_if_from_a_shell, program_exists, sh, signal, text, wait_until, write_script};
+use crate::support::{
+    World, any_git, as_if_from_a_shell,
+    needs::{Need, lacks},
+    sh, signal, signal_group, text, try_signal, wait_until, write_script,
+};
 use std::{
     ffi::OsStr,
     fs,
@@ -100,7 +104,7 @@ impl Drop for Place {
         for path in entries.filter(|path| path.extension().is_some_and(|extension| extension == "pid")) {
             let word = fs::read_to_string(path).unwrap_or_default();
             if let Some(pid) = word.trim().parse().ok().filter(|pid| self.is_alive(*pid)) {
-                let _ = Command::new("kill").args(["-9", &format!("{pid}")]).status();
+                try_signal(pid, "KILL");
             }
         }
     }
@@ -272,8 +276,7 @@ fn killing_the_group_of_run_ends_the_command_too() {
     let started = Started::by(place.run(&[], &place.stays("command")).process_group(0), &place);
     let keeper = parent_of(place.pid("command"));
     assert_ne!(keeper, started.pid());
-    let killed = Command::new("kill").args(["-9", "--", &format!("-{}", started.pid())]).status().unwrap();
-    assert!(killed.success());
+    signal_group(started.pid(), "KILL");
     assert_eq!(started.end().0, None);
     place.wait_for_end_of(&["command"]);
     wait_until("the keeper has ended", || !PathBuf::from(format!("/proc/{keeper}/cmdline")).exists());
@@ -327,6 +330,9 @@ fn a_stopped_command_ends_by_itself_when_run_is_killed() {
 /// by a container's runtime or a sandbox. The shell is the namespace's first process, which must not be run itself.
 /// Nothing where the system lets nobody make one.
 fn run_in_pid_namespace(place: &Place, options: &[&str], script: &str) -> Option<(Output, String)> {
+    if lacks(&[Need::PidNamespace]) {
+        return None;
+    }
     let enter = |argv: &[&str]| {
         let mut unshare = Command::new("unshare");
         place.world.hermetic(&mut unshare);
@@ -334,10 +340,6 @@ fn run_in_pid_namespace(place: &Place, options: &[&str], script: &str) -> Option
         unshare.current_dir(place.path("work"));
         unshare
     };
-    if !program_exists("unshare") || !enter(&["true"]).output().unwrap().status.success() {
-        println!("not tested: this system lets nobody make a pid namespace");
-        return None;
-    }
     let run = place.run(&[], script);
     let mut unshare = enter(&["sh", "-c", "grep NSsid /proc/self/status; \"$@\"; exit $?", "sh"]);
     Some(output(unshare.arg(run.get_program()).args(run.get_args())))
@@ -487,7 +489,7 @@ fn killing_the_keeper_ends_the_command_too() {
 /// `run` of a shell script in the foreground of a terminal, under a shell with job control. If it is
 /// stopped, the shell brings it to the foreground again when `go` is there.
 fn run_in_terminal(script: &str, place: &Place) -> Option<Started> {
-    if !program_exists("script") {
+    if lacks(&[Need::Terminal]) {
         return None;
     }
     write_script(&place.path("command"), script);

@@ -1,7 +1,7 @@
 //! The pid that a supervisor knows is git's: SIGKILL for `git fence` does not reach the program that git has
 //! started, which has to see by itself that it is alone.
 
-use crate::support::{World, agents::Remote, any_git, sh, signal, text, wait_until, write_script};
+use crate::support::{World, agents::Remote, any_git, sh, signal, text, try_signal, wait_until, write_script};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -34,7 +34,7 @@ impl Drop for Started {
         let _ = self.git.kill();
         let _ = self.git.wait();
         for pid in self.below.iter().filter(|pid| is_ours(**pid)) {
-            let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
+            try_signal(*pid, "KILL");
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Links that whoever owns the repository has put where others write: nobody follows them, root least of all.
 
-use crate::support::{World, any_git, text, tree};
+use crate::support::{
+    World, any_git,
+    needs::{Need, lacks},
+    text, tree,
+};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
@@ -157,10 +161,11 @@ fn only_regular_files_are_opened_and_nothing_hangs() {
 /// A hard link needs no more than a name: where the system lets everybody make one, root must not write through it.
 #[test]
 fn root_writes_to_no_file_of_somebody_else_through_a_hard_link() {
-    let world = world_with_victims();
-    if !give_away(&world) {
-        return; // Only root can give files away.
+    if lacks(&[Need::AnotherUser]) {
+        return;
     }
+    let world = world_with_victims();
+    assert!(give_away(&world));
     let before = victims(&world);
     for name in ["mutex", "writer", "audit.new", "installed.new", "installing"] {
         let path: PathBuf = world.fence_file(name);
@@ -175,10 +180,11 @@ fn root_writes_to_no_file_of_somebody_else_through_a_hard_link() {
 /// The settings are changed as the repository's owner: root would write wherever a link leads.
 #[test]
 fn root_changes_no_settings_through_a_link() {
-    let world = world_with_victims();
-    if !give_away(&world) {
-        return; // Only root can give files away.
+    if lacks(&[Need::AnotherUser]) {
+        return;
     }
+    let world = world_with_victims();
+    assert!(give_away(&world));
     let config = world.server().join("config");
     let victim = world.path("victims/config");
     fs::copy(&config, &victim).unwrap();

@@ -4,7 +4,9 @@
 use crate::support::{
     World,
     agents::{Agent, Remote, code_of},
-    any_git, fixture, program_exists, sh, signal, text, wait_until,
+    any_git, fixture,
+    needs::{Need, lacks},
+    sh, signal, text, wait_until,
 };
 use std::{
     fs,
@@ -226,6 +228,9 @@ fn fickle(agent: &Agent<'_>, plan: &str) {
 /// That there is a gate is learned from its answer, and the answer to taking the lease was lost.
 #[test]
 fn a_gate_that_was_not_heard_is_found_out_while_settling() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     let world = Remote::Gate.world(&any_git());
     let a = world.agent("a");
     fickle(&a, "lost");
@@ -242,6 +247,9 @@ fn a_gate_that_was_not_heard_is_found_out_while_settling() {
 /// And one that is gone by the time that is found out.
 #[test]
 fn a_gate_that_went_away_meanwhile_does_not_stand_in_the_way() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     let world = Remote::Gate.world(&any_git());
     let a = world.agent("a");
     a.ok(&["acquire"]);
@@ -256,6 +264,9 @@ fn a_gate_that_went_away_meanwhile_does_not_stand_in_the_way() {
 /// The lease has expired by the gate's clock, which is asked because this machine's is an hour behind.
 #[test]
 fn a_gate_that_does_not_answer_has_not_said_that_the_lease_is_held() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     let world = Remote::Gate.world(&any_git());
     let (a, b) = (world.agent("a"), world.agent("b"));
     a.ok(&["acquire", "--ttl", "1s"]);
@@ -276,7 +287,9 @@ fn a_gate_that_does_not_answer_has_not_said_that_the_lease_is_held() {
 /// Between the answer and what is written down of it there is no moment at which the lease is forgotten.
 #[test]
 fn a_client_that_is_killed_while_it_writes_down_the_answer_still_has_its_lease() {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let a = world.agent("a");
@@ -307,6 +320,9 @@ fn a_client_that_is_killed_while_it_writes_down_the_answer_still_has_its_lease()
 /// The lease is given back, the answer is lost, and somebody else takes it before that is found out.
 #[test]
 fn a_run_whose_release_was_not_heard_has_run() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (a, b) = (world.agent("a"), world.agent("b"));
@@ -332,6 +348,9 @@ fn a_run_whose_release_was_not_heard_has_run() {
 /// What was sent is kept until it is known what became of it, whoever has the lease by then.
 #[test]
 fn a_push_that_landed_unheard_is_known_to_have_landed_when_the_lease_is_somebody_elses() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (a, b) = (world.agent("a"), world.agent("b"));
@@ -347,6 +366,9 @@ fn a_push_that_landed_unheard_is_known_to_have_landed_when_the_lease_is_somebody
 
 #[test]
 fn a_release_that_was_not_heard_is_released_when_it_is_asked_for_again() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let a = world.agent("a");
@@ -361,6 +383,9 @@ fn a_release_that_was_not_heard_is_released_when_it_is_asked_for_again() {
 /// What a push has moved is looked at by exact name and by the commit that it stood for when it was sent.
 #[test]
 fn a_push_that_landed_unheard_is_told_as_landed_whatever_is_beside_it() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let a = world.agent("a");
@@ -384,6 +409,9 @@ fn a_push_that_landed_unheard_is_told_as_landed_whatever_is_beside_it() {
 
 #[test]
 fn a_push_with_a_token_from_elsewhere_whose_answer_was_lost_is_not_called_unreachable() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     let world = Remote::Gate.world(&any_git());
     let a = world.agent("a");
     fickle(&a, "lost down");
@@ -423,6 +451,9 @@ fn a_lease_that_the_gate_has_no_time_to_take_back_is_not_left_in_silence() {
 /// Nobody answers: that is said, and stands in the status file.
 #[test]
 fn a_lease_that_cannot_be_given_back_is_not_left_in_silence() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     let world = Remote::Gate.world(&any_git());
     let a = world.agent("a");
     fickle(&a, "");

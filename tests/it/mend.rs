@@ -1,6 +1,10 @@
 //! Getting out of trouble: on record, with a reason, and never behind anybody's back.
 
-use crate::support::{World, any_git, gits, strace, text};
+use crate::support::{
+    World, any_git, gits,
+    needs::{Need, lacks},
+    strace, text,
+};
 use std::{
     fs,
     process::{Command, Output},
@@ -161,6 +165,9 @@ fn rotating_carries_marks_slots_and_the_chain_on() {
 /// Killed at each system call in turn, a rotation leaves a log that is whole and a mark that holds.
 #[test]
 fn a_rotation_killed_at_any_system_call_loses_nothing() {
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();
     let trace = world.path("trace");

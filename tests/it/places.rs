@@ -2,6 +2,7 @@
 
 use crate::support::{
     Pushed, World, any_git, fixture, gits,
+    needs::{Need, lacks},
     raw::{self, RawCommand},
     wait_until, write_script,
 };
@@ -255,6 +256,9 @@ fn the_receive_pack_is_found_behind_ssh_with_a_login_shell_or_git_shell() {
 
 #[test]
 fn the_receive_pack_is_found_behind_http() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     for git in gits() {
         let world = World::new(&git);
         world.configure("http.receivepack", "true");

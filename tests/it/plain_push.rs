@@ -1,7 +1,13 @@
 //! A plain `git push` of a command that runs under a lease: nothing about it is different, except
 //! that it carries the lease. Where the server has no hook, what refuses is git's own compare-and-swap.
 
-use crate::support::{Git, World, agents::Remote, any_git, gits, program_exists, sh, text, wait_until, write_script};
+use crate::support::{
+    Git, World,
+    agents::Remote,
+    any_git, gits,
+    needs::{Need, lacks},
+    sh, text, wait_until, write_script,
+};
 use std::{
     fs,
     path::Path,
@@ -590,7 +596,9 @@ fn a_remote_with_several_push_urls_is_fenced_where_the_lease_is() {
 
 #[test]
 fn large_files_of_git_lfs_reach_the_server() {
-    assert!(program_exists("git-lfs"), "this test needs Git LFS: apt-get install git-lfs");
+    if lacks(&[Need::GitLfs]) {
+        return;
+    }
     for explicit in [false, true] {
         let world = bare();
         world.ok(world.git("work").args(["lfs", "install", "--local"]));

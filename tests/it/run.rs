@@ -3,7 +3,9 @@
 use crate::support::{
     World,
     agents::{Agent, Remote, code_of},
-    any_git, as_if_from_a_shell, fixture, signal, text, wait_until, write_script,
+    any_git, as_if_from_a_shell, fixture,
+    needs::{Need, lacks},
+    signal, text, try_signal, wait_until, write_script,
 };
 use std::{
     fs,
@@ -46,8 +48,7 @@ impl Drop for Background {
         let Some(child) = &mut self.0 else { return };
         for pid in descendants(child.id()) {
             for name in ["KILL", "CONT"] {
-                let _ =
-                    Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).stderr(Stdio::null()).status();
+                try_signal(pid, name);
             }
         }
         let _ = child.wait();
@@ -497,6 +498,9 @@ fn the_heartbeat_has_ended_before_the_lease_is_given_back() {
 /// The upload takes longer than the TTL. The heartbeat goes on beside it, over connections of its own.
 #[test]
 fn an_upload_that_outlasts_heartbeats_lands_with_the_lease_alive_throughout() {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (agent, other) = (world.agent("a"), world.agent("b"));

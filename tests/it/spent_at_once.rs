@@ -2,7 +2,8 @@
 //! that happens to the refs afterwards changes it.
 
 use crate::support::{
-    Running, World, any_git, gits, program_exists,
+    Running, World, any_git, gits,
+    needs::{Need, lacks},
     raw::{self, RawCommand},
     sh, signal, strace, text, wait_until,
 };
@@ -251,7 +252,9 @@ fn a_push_to_unguarded_refs_and_one_while_the_gate_is_off_leave_no_line() {
 /// The companion is killed at its first system call, at its second, and so on: git goes on, and the next push finds out.
 #[test]
 fn a_companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     let world = World::new(&any_git());
     world.configure("fence.wait", "10m");
     let (trace, mut token) = (world.path("trace"), 1);
@@ -275,7 +278,9 @@ fn a_companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
 /// What is lost with the power is settled by the refs that survive: it needs no sync, no process and no object.
 #[test]
 fn the_companion_syncs_nothing_and_starts_nothing() {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "1").assert_landed();

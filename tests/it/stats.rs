@@ -1,6 +1,10 @@
 //! The figures: that they are those of the log, in each form.
 
-use crate::support::{World, any_git, fixture, program_exists, text};
+use crate::support::{
+    World, any_git, fixture,
+    needs::{Need, is_installed, lacks},
+    text,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -231,7 +235,7 @@ fn the_prometheus_form_parses_whatever_the_repository_is_called() {
     let median = value("git_fence_decision_seconds", &[("quantile", "0.5")]);
     assert!(median > 0.0 && median <= value("git_fence_decision_longest_seconds", &[]));
     // The tool that Prometheus' own people check with, where it is installed.
-    if program_exists("promtool") {
+    if is_installed("promtool") {
         let mut promtool = Command::new("promtool");
         let mut child = promtool.args(["check", "metrics"]).stdin(Stdio::piped()).spawn().unwrap();
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), page.as_bytes()).unwrap();
@@ -270,6 +274,9 @@ fn stats_of_no_repository_no_log_a_damaged_log_or_into_a_closed_pipe() {
 /// A log of many lines is read in a stream: memory does not grow with it. Prints what each command took:
 /// `cargo test --release --test it -- --ignored --nocapture million`
 fn long_log(lines: u64, most_kilobytes: u64) {
+    if lacks(&[Need::Python]) {
+        return;
+    }
     let world = World::new(&any_git());
     for file in fs::read_dir(world.server().join("fence")).unwrap() {
         fs::remove_file(file.unwrap().path()).unwrap();

@@ -5,7 +5,10 @@ use super::{
     pushers::Field,
     rng::Rng,
 };
-use crate::support::text;
+use crate::support::{
+    needs::{Need, lacks},
+    text, try_signal,
+};
 use std::{
     fs,
     path::PathBuf,
@@ -20,20 +23,17 @@ pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     pub(crate) fn below(fence: PathBuf) -> Option<SmallDisk> {
+        if lacks(&[Need::Mount]) {
+            println!("the disk is never full");
+            return None;
+        }
         let saved: Vec<_> = fs::read_dir(&fence).unwrap().map(|entry| entry.unwrap().path()).collect();
         let saved: Vec<_> = saved.into_iter().map(|path| (fs::read(&path).unwrap(), path)).collect();
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(&fence).output();
-        match mount {
-            Ok(mounted) if mounted.status.success() => {
-                saved.into_iter().for_each(|(content, path)| fs::write(path, content).unwrap());
-                Some(SmallDisk(fence))
-            }
-            failed => {
-                let why = failed.map_or_else(|e| e.to_string(), |output| text(&output.stderr));
-                println!("the disk is never full: only root may mount a small file system ({})", why.trim());
-                None
-            }
-        }
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(&fence).output().unwrap();
+        assert!(mount.status.success(), "{}", text(&mount.stderr));
+        saved.into_iter().for_each(|(content, path)| fs::write(path, content).unwrap());
+        Some(SmallDisk(fence))
     }
 
     /// Nothing more fits, for a while.
@@ -100,9 +100,9 @@ pub(crate) fn strike(field: &Field<'_>, disk: Option<&SmallDisk>, over: &AtomicB
                 let (kills, which, time) = (n % 3 == 0, rng.next(), rng.between(20, 800));
                 let found: Vec<_> = processes::below(&dir).into_iter().filter(|p| p.kind == kind).collect();
                 let Some(process) = found.get(which as usize % found.len().max(1)) else { continue };
-                if kills && processes::signal(process.pid, "KILL") {
+                if kills && try_signal(process.pid, "KILL") {
                     field.count(&format!("kill {name} at random"));
-                } else if !kills && processes::signal(process.pid, "STOP") {
+                } else if !kills && try_signal(process.pid, "STOP") {
                     field.count(&format!("stop {name} at random"));
                     asleep.push((process.pid, now + Duration::from_millis(time)));
                 }
@@ -114,14 +114,14 @@ pub(crate) fn strike(field: &Field<'_>, disk: Option<&SmallDisk>, over: &AtomicB
 }
 
 fn wake(pid: u32) {
-    let _ = processes::signal(pid, "CONT");
+    let _ = try_signal(pid, "CONT");
 }
 
 /// The server goes down with all that is on its way, and comes up again.
 fn restart(field: &Field<'_>, asleep: &mut Vec<(u32, Instant)>, janitor: &mut Janitor) {
     let dir = field.world.path(".");
     for process in processes::below(&dir).into_iter().filter(|process| process.of_server) {
-        processes::signal(process.pid, "KILL");
+        try_signal(process.pid, "KILL");
     }
     asleep.drain(..).for_each(|(pid, _)| wake(pid));
     // Nobody comes in until everybody who was there has gone.

@@ -6,7 +6,6 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     time::{Duration, SystemTime},
 };
 
@@ -67,13 +66,6 @@ fn look_at(pid: u32, dir: &Path) -> Option<Process> {
         _ => Kind::Other,
     };
     Some(Process { pid, kind, of_server: cwd.starts_with(dir.join("server.git")) })
-}
-
-/// Sends a signal to a process that may have ended meanwhile.
-pub(crate) fn signal(pid: u32, name: &str) -> bool {
-    let mut kill = Command::new("kill");
-    kill.arg(format!("-{name}")).arg(pid.to_string()).stderr(Stdio::null());
-    kill.status().is_ok_and(|status| status.success())
 }
 
 /// Removes ref locks whose owners have been killed, as an operator would.

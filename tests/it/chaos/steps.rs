@@ -4,7 +4,9 @@
 use crate::support::{
     World,
     agents::{Agent, code_of},
-    any_git, program_exists, sh,
+    any_git,
+    needs::{Need, lacks},
+    sh,
     strace::{self, SystemCall},
     wait_until,
 };
@@ -40,7 +42,9 @@ fn before_and_after(calls: &[SystemCall]) -> Vec<SystemCall> {
 /// A push with a list of refs of its own, which settles one that had such a list: files come and go.
 #[test]
 fn a_hook_killed_before_or_after_any_write_of_a_large_push_loses_nothing() {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     let world = World::new(&any_git());
     world.companion_never_runs();
     world.configure("fence.wait", "10m");
@@ -135,7 +139,9 @@ fn args_of(command: &str, fence: &str) -> [String; 5] {
 
 /// After each kill the next push of the same clone tells the truth, and the lease is free again when its time is up.
 fn a_killed_client_tells_the_truth(command: &str, at_most: usize) {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     let world = World::new(&any_git());
     world.configure("fence.trial.refs", "refs/heads/trial/*");
     let (agent, other) = (world.agent("a"), world.agent("b"));

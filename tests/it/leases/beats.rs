@@ -4,11 +4,15 @@ use super::under_strace;
 use crate::support::{
     Pushed, Running, World, any_git, gits,
     lease::{Agent, LeaseOf},
+    needs::{Need, lacks},
 };
 use std::fs;
 
 #[test]
 fn a_heartbeat_takes_no_slot_waits_for_none_and_is_not_synced() {
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);

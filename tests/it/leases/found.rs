@@ -4,6 +4,7 @@ use super::{json, under_strace};
 use crate::support::{
     World, any_git, gits,
     lease::{Agent, LeaseOf, commit},
+    needs::{Need, lacks},
     wait_until,
 };
 use std::{fs, process::Command};
@@ -176,6 +177,9 @@ fn leases_from_before_the_gate_are_found_and_go_on() {
 /// The grant is in the log, and git never hears that it was let through.
 #[test]
 fn a_hook_that_is_killed_after_granting_has_granted_nothing() {
+    if lacks(&[Need::Strace]) {
+        return;
+    }
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let installed = fs::read(world.hook("pre-receive")).unwrap();

@@ -10,7 +10,7 @@ mod turns;
 use crate::support::{
     Pushed, World,
     lease::{Agent, LeaseOf},
-    program_exists, sh, wait_until,
+    sh, wait_until,
 };
 
 /// Tries until the lease of somebody else has expired by the server's clock.
@@ -33,7 +33,6 @@ fn json(pushed: &Pushed) -> serde_json::Value {
 }
 
 fn under_strace(world: &World, what: &str) {
-    assert!(program_exists("strace"), "this test needs strace: apt-get install strace");
     let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
     let trace = sh(world.path("trace"));
     world.write_hook("pre-receive", &format!("exec strace -f -qq -e trace={what} -o {trace} {gate} pre-receive"));

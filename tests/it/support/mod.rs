@@ -2,10 +2,12 @@
 
 pub(crate) mod agents;
 pub(crate) mod lease;
+pub(crate) mod needs;
 pub(crate) mod raw;
 pub(crate) mod story;
 pub(crate) mod strace;
 
+use rustix::process::{Pid, Signal};
 use std::{
     ffi::{OsStr, OsString},
     fs,
@@ -446,8 +448,39 @@ impl Drop for Running {
 
 /// Sends a signal to a process that the test has started, through its pid.
 pub(crate) fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
-    assert!(sent.success(), "kill -{name} {pid}");
+    assert!(try_signal(pid, name), "kill -{name} {pid}");
+}
+
+/// The same, to one that may have ended meanwhile: whether it was there.
+pub(crate) fn try_signal(pid: u32, name: &str) -> bool {
+    rustix::process::kill_process(as_pid(pid), signal_of(name)).is_ok()
+}
+
+/// To a whole process group, by the pid of its leader.
+pub(crate) fn signal_group(leader: u32, name: &str) {
+    let sent = rustix::process::kill_process_group(as_pid(leader), signal_of(name));
+    assert!(sent.is_ok(), "kill -{name} -- -{leader}");
+}
+
+fn as_pid(pid: u32) -> Pid {
+    Pid::from_raw(pid.cast_signed()).unwrap()
+}
+
+fn signal_of(name: &str) -> Signal {
+    let known = [
+        ("CONT", Signal::CONT),
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("KILL", Signal::KILL),
+        ("QUIT", Signal::QUIT),
+        ("STOP", Signal::STOP),
+        ("TERM", Signal::TERM),
+    ];
+    known.into_iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no signal '{name}'")).1
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 #[track_caller]
@@ -507,10 +540,6 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-pub(crate) fn program_exists(name: &str) -> bool {
-    std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|dir| dir.join(name).is_file())
 }
 
 /// `path` as one word for a shell.

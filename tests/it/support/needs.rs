@@ -1,0 +1,176 @@
+//! What some tests need and not every machine has: programs, and what only root may do, or only some systems allow.
+//!
+//! A test asks [`lacks`] first, and returns where something is missing. The first one that does says so, in one line for
+//! the whole run. `GIT_FENCE_TESTS_NEED` turns a skip into a failure: `programs` where a program is not installed, as
+//! `./check` sets it after installing them all, and `all` for whatever is missing, as CI sets it.
+
+use std::{
+    io::Write as _,
+    os::unix::{
+        fs::{PermissionsExt as _, chown},
+        process::CommandExt as _,
+    },
+    path::Path,
+    process::{Command, Stdio},
+    sync::{LazyLock, Once},
+};
+
+/// Something to ask for before a test begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// To trace programs, and to kill them at a system call.
+    Strace,
+    GitLfs,
+    /// For what is written in it in `fixtures/`.
+    Python,
+    Terminal,
+    /// To become somebody else, to give files away, and to run there what was built here.
+    AnotherUser,
+    /// To mount file systems.
+    Mount,
+    /// To make this machine look like another one with the same machine id, or like itself after a reboot.
+    OtherBoot,
+    PidNamespace,
+    TimeNamespace,
+}
+
+use Need::{AnotherUser, GitLfs, Mount, OtherBoot, PidNamespace, Python, Strace, Terminal, TimeNamespace};
+
+/// What a need is called, the programs it takes, and whether they do their work here.
+struct Row {
+    need: Need,
+    name: &'static str,
+    programs: &'static [&'static str],
+    works: fn() -> bool,
+}
+
+static TABLE: [Row; 9] = [
+    Row { need: Strace, name: "leave to trace programs", programs: &["strace"], works: traces },
+    Row { need: GitLfs, name: "git-lfs", programs: &["git-lfs"], works: || true },
+    Row { need: Python, name: "python3", programs: &["python3"], works: || true },
+    Row { need: Terminal, name: "a terminal", programs: &["script"], works: || true },
+    Row { need: AnotherUser, name: "another user", programs: &["setpriv", "flock"], works: becomes_somebody_else },
+    Row { need: Mount, name: "leave to mount", programs: &["mount", "unshare"], works: mounts },
+    Row { need: OtherBoot, name: "another boot id", programs: &["mount", "unshare"], works: hides_the_boot_id },
+    Row { need: PidNamespace, name: "a pid namespace", programs: &["unshare"], works: makes_a_pid_namespace },
+    Row { need: TimeNamespace, name: "a time namespace", programs: &["unshare"], works: makes_a_time_namespace },
+];
+
+/// Whether one of them is missing. Then the test returns, having said so, or fails where nothing may be skipped.
+#[must_use = "a test that lacks something returns"]
+#[track_caller]
+pub(crate) fn lacks(needs: &[Need]) -> bool {
+    static SAY: Once = Once::new();
+    let here = Missing::of(|need| needs.contains(&need));
+    if here.is_none() {
+        return false;
+    }
+    let strict = std::env::var("GIT_FENCE_TESTS_NEED").unwrap_or_default();
+    let may_skip = match strict.as_str() {
+        "" => true,
+        "programs" => here.programs.is_empty(),
+        "all" => false,
+        other => panic!("GIT_FENCE_TESTS_NEED is 'programs' or 'all', not '{other}'"),
+    };
+    assert!(may_skip, "GIT_FENCE_TESTS_NEED={strict}, and this test needs {}", here.words());
+    // Past what captures the output of tests that pass.
+    let all = Missing::of(|_| true);
+    SAY.call_once(|| _ = writeln!(std::io::stderr(), "note: skipped are tests that need {}", all.words()));
+    true
+}
+
+pub(crate) fn is_installed(program: &str) -> bool {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|dir| dir.join(program).is_file())
+}
+
+/// What is not to be had on this machine.
+struct Missing {
+    programs: Vec<&'static str>,
+    others: Vec<&'static str>,
+}
+
+impl Missing {
+    fn of(is_asked_for: impl Fn(Need) -> bool) -> Missing {
+        static DO_NOT_WORK: LazyLock<Vec<Need>> = LazyLock::new(|| {
+            let fails = |row: &&Row| row.programs.iter().all(|program| is_installed(program)) && !(row.works)();
+            TABLE.iter().filter(fails).map(|row| row.need).collect()
+        });
+        let rows = || TABLE.iter().filter(|row| is_asked_for(row.need));
+        let mut programs: Vec<_> = rows().flat_map(|row| row.programs).copied().collect();
+        programs.retain(|program| !is_installed(program));
+        programs.sort_unstable();
+        programs.dedup();
+        let others = rows().filter(|row| DO_NOT_WORK.contains(&row.need)).map(|row| row.name).collect();
+        Missing { programs, others }
+    }
+
+    fn is_none(&self) -> bool {
+        self.programs.is_empty() && self.others.is_empty()
+    }
+
+    fn words(&self) -> String {
+        let mut packages: Vec<_> = self.programs.iter().flat_map(|program| packages_of(program)).collect();
+        packages.sort_unstable();
+        packages.dedup();
+        let install = |programs: String| {
+            format!("{programs} (not installed: run ./check, or apt-get install {})", packages.join(" "))
+        };
+        let programs = (!self.programs.is_empty()).then(|| install(self.programs.join(", ")));
+        let others = (!self.others.is_empty()).then(|| format!("{} (not allowed here)", self.others.join(", ")));
+        [programs, others].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// The packages of Debian that bring a program, by the table that `./check` installs from.
+fn packages_of(program: &str) -> impl Iterator<Item = &'static str> {
+    let lines = include_str!("../../programs.txt").lines().filter(|line| !line.starts_with('#'));
+    let mut rows = lines.map(|line| line.split_whitespace());
+    let row = rows.find_map(|mut words| (words.next() == Some(program)).then(|| words.next()));
+    row.flatten().unwrap_or_else(|| panic!("{program} is not in tests/programs.txt")).split(',')
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).output().is_ok_and(|ran| ran.status.success())
+}
+
+/// Not everywhere: some containers forbid it.
+fn traces() -> bool {
+    succeeds(Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]))
+}
+
+/// Also where what was built lies in a directory that others may not enter, it cannot be had.
+fn becomes_somebody_else() -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut gate = Command::new(env!("CARGO_BIN_EXE_git-fence-hook"));
+    chown(dir.path(), Some(65534), Some(65534)).is_ok()
+        && succeeds(gate.arg("--help").uid(65534).gid(65534).current_dir(dir.path()))
+}
+
+fn mounts() -> bool {
+    let script = "mount -t tmpfs -o size=64k tmpfs \"$0\" && umount \"$0\"";
+    let dir = tempfile::tempdir().unwrap();
+    succeeds(Command::new("sh").args(["-c", script]).arg(dir.path()))
+        && succeeds(Command::new("unshare").args(["--mount", "true"]))
+}
+
+fn hides_the_boot_id() -> bool {
+    let script = "mount --bind /dev/null /proc/sys/kernel/random/boot_id";
+    Path::new("/etc/machine-id").exists()
+        && succeeds(Command::new("unshare").args(["--map-root-user", "--mount", "sh", "-c", script]))
+}
+
+fn makes_a_pid_namespace() -> bool {
+    succeeds(Command::new("unshare").args(["--map-root-user", "--pid", "--fork", "--mount-proc", "true"]))
+}
+
+fn makes_a_time_namespace() -> bool {
+    succeeds(Command::new("unshare").args(["--time", "--boottime", "86400", "--fork", "true"]))
+}
+
+/// Every program that a test may ask for is one that `./check` installs.
+#[test]
+fn every_program_has_its_package() {
+    let programs = TABLE.iter().flat_map(|row| row.programs);
+    programs.for_each(|program| assert!(packages_of(program).count() > 0));
+}

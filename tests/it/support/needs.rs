@@ -45,12 +45,12 @@ struct Row {
 }
 
 static TABLE: [Row; 9] = [
-    Row { need: Strace, name: "leave to trace programs", programs: &["strace"], works: traces },
+    Row { need: Strace, name: "permission to trace", programs: &["strace"], works: traces },
     Row { need: GitLfs, name: "git-lfs", programs: &["git-lfs"], works: || true },
     Row { need: Python, name: "python3", programs: &["python3"], works: || true },
     Row { need: Terminal, name: "a terminal", programs: &["script"], works: || true },
     Row { need: AnotherUser, name: "another user", programs: &["setpriv", "flock"], works: becomes_somebody_else },
-    Row { need: Mount, name: "leave to mount", programs: &["mount", "unshare"], works: mounts },
+    Row { need: Mount, name: "permission to mount", programs: &["mount", "unshare"], works: mounts },
     Row { need: OtherBoot, name: "another boot id", programs: &["mount", "unshare"], works: hides_the_boot_id },
     Row { need: PidNamespace, name: "a pid namespace", programs: &["unshare"], works: makes_a_pid_namespace },
     Row { need: TimeNamespace, name: "a time namespace", programs: &["unshare"], works: makes_a_time_namespace },
@@ -75,7 +75,7 @@ pub(crate) fn lacks(needs: &[Need]) -> bool {
     assert!(may_skip, "GIT_FENCE_TESTS_NEED={strict}, and this test needs {}", here.words());
     // Past what captures the output of tests that pass.
     let all = Missing::of(|_| true);
-    SAY.call_once(|| _ = writeln!(std::io::stderr(), "note: skipped are tests that need {}", all.words()));
+    SAY.call_once(|| _ = writeln!(std::io::stderr(), "note: skipped tests that need {}", all.words()));
     true
 }
 

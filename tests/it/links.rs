@@ -47,8 +47,10 @@ fn world_with_victims() -> World {
 }
 
 /// The repository belongs to somebody else, where that can be had: what root makes there is given away.
-fn give_away(world: &World) -> bool {
-    Command::new("chown").arg("-hR").arg("65534:65534").arg(world.server()).status().unwrap().success()
+fn give_away(world: &World) {
+    if !lacks(&[Need::AnotherUser]) {
+        world.ok(Command::new("chown").arg("-hR").arg("65534:65534").arg(world.server()));
+    }
 }
 
 fn run_all(world: &World) -> String {
@@ -165,7 +167,7 @@ fn root_writes_to_no_file_of_somebody_else_through_a_hard_link() {
         return;
     }
     let world = world_with_victims();
-    assert!(give_away(&world));
+    give_away(&world);
     let before = victims(&world);
     for name in ["mutex", "writer", "audit.new", "installed.new", "installing"] {
         let path: PathBuf = world.fence_file(name);
@@ -184,7 +186,7 @@ fn root_changes_no_settings_through_a_link() {
         return;
     }
     let world = world_with_victims();
-    assert!(give_away(&world));
+    give_away(&world);
     let config = world.server().join("config");
     let victim = world.path("victims/config");
     fs::copy(&config, &victim).unwrap();

@@ -48,7 +48,7 @@ fn busy_world() -> World {
 }
 
 #[test]
-fn a_filter_shows_the_lines_it_names_and_no_others() {
+fn filters_show_only_matching_lines() {
     let world = busy_world();
     let all = world.audit();
     let refused = numbers(&all, |line| line["event"] == "push.rejected" || line["code"].is_string());
@@ -65,7 +65,7 @@ fn a_filter_shows_the_lines_it_names_and_no_others() {
 }
 
 #[test]
-fn a_stretch_of_time_is_cut_out_to_the_millisecond() {
+fn since_and_until_are_exact_to_the_millisecond() {
     let world = busy_world();
     let all = world.audit();
     let time = |at: usize| all[at]["time"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn a_stretch_of_time_is_cut_out_to_the_millisecond() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_a_mistake_of_usage() {
+fn invalid_queries_are_usage_errors() {
     let world = World::new(&any_git());
     for (args, why) in [
         (&["--since", "yesterday"][..], "not a time"),
@@ -103,7 +103,7 @@ fn what_cannot_be_asked_for_is_a_mistake_of_usage() {
 
 /// Read back by a program that knows CSV better than we do.
 #[test]
-fn csv_keeps_awkward_text_in_its_cell() {
+fn csv_quotes_special_characters() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -134,7 +134,7 @@ fn csv_keeps_awkward_text_in_its_cell() {
 }
 
 #[test]
-fn a_terminal_of_40_columns_gets_lines_that_fit_and_a_pipe_gets_all() {
+fn output_is_truncated_on_a_narrow_terminal_but_not_in_a_pipe() {
     if lacks(&[Need::Terminal]) {
         return;
     }
@@ -201,7 +201,7 @@ impl Drop for Follower {
 }
 
 #[test]
-fn following_across_rotation_loses_nothing_and_shows_nothing_twice() {
+fn follow_shows_every_line_once_across_rotation() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     let rotate = || world.ok(world.hook_program().arg("rotate").arg(world.server()));
@@ -233,7 +233,7 @@ fn following_across_rotation_loses_nothing_and_shows_nothing_twice() {
 }
 
 #[test]
-fn following_ends_when_nobody_reads_any_more_though_nothing_happens() {
+fn follow_exits_when_its_reader_is_gone_even_without_new_lines() {
     let world = World::new(&any_git());
     let mut program = world.hook_program();
     let program = program.args(["audit", "--follow"]).arg(world.server());
@@ -252,7 +252,7 @@ fn following_ends_when_nobody_reads_any_more_though_nothing_happens() {
 }
 
 #[test]
-fn following_says_so_when_the_log_is_not_what_it_was() {
+fn follow_reports_a_truncated_log() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     let mut follower = Follower::start(&world, &[]);

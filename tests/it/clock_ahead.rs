@@ -21,7 +21,7 @@ fn dead_holder<'w>(world: &'w World, ttl: &str) -> Agent<'w> {
 }
 
 #[test]
-fn a_fresh_clone_that_waits_takes_over_from_a_dead_holder() {
+fn waiting_fresh_clone_takes_over_from_a_dead_holder() {
     let world = World::bare(&any_git(), &[]);
     dead_holder(&world, "3s");
     let fresh = world.agent("fresh");
@@ -34,7 +34,7 @@ fn a_fresh_clone_that_waits_takes_over_from_a_dead_holder() {
 }
 
 #[test]
-fn a_clone_that_does_not_wait_remembers_what_it_saw() {
+fn skipping_clone_remembers_the_heartbeat_it_saw() {
     let world = World::bare(&any_git(), &[]);
     dead_holder(&world, "2s");
     let later = world.agent("later");
@@ -57,7 +57,7 @@ impl Drop for Holding {
 }
 
 #[test]
-fn a_living_holder_keeps_its_lease_however_far_its_clock_is_ahead() {
+fn live_holder_keeps_its_lease_however_far_ahead_its_clock_is() {
     let world = World::bare(&any_git(), &[]);
     let (holder, other) = (world.agent("holder"), world.agent("other"));
     let (inside, go) = (world.path("inside"), world.path("go"));
@@ -76,7 +76,7 @@ fn a_living_holder_keeps_its_lease_however_far_its_clock_is_ahead() {
 
 /// The watcher's own clock was ahead, too, before it was set right and the machine booted.
 #[test]
-fn what_was_remembered_in_the_future_is_remembered_anew() {
+fn observation_stamped_in_the_future_is_replaced() {
     let world = World::bare(&any_git(), &[]);
     dead_holder(&world, "1s");
     let later = world.agent("later");

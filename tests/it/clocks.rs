@@ -46,7 +46,7 @@ impl OtherBoot {
 /// Two machines from one image, on one shared directory. This one has been up since before the other's
 /// push, so that cannot have been before a reboot.
 #[test]
-fn a_push_on_a_cloned_machine_does_not_count_as_from_before_a_reboot() {
+fn push_on_a_cloned_machine_does_not_count_as_rebooted() {
     if lacks(&[Need::OtherBoot]) {
         return;
     }
@@ -73,7 +73,7 @@ fn a_push_on_a_cloned_machine_does_not_count_as_from_before_a_reboot() {
 /// The clock was ahead when the push was let through, and then the machine was booted: no clock says
 /// how old the push is, so it is watched for as long as it may take, and then it is over.
 #[test]
-fn a_push_from_the_future_is_over_when_it_has_been_watched_long_enough() {
+fn push_stamped_in_the_future_is_over_after_being_watched_for_fence_wait() {
     if lacks(&[Need::OtherBoot, Need::Strace]) {
         return;
     }
@@ -95,7 +95,7 @@ fn a_push_from_the_future_is_over_when_it_has_been_watched_long_enough() {
 /// The clock was ahead when the lease was taken, and then the machine was booted: the lease must not
 /// be held until the clock catches up.
 #[test]
-fn a_lease_from_the_future_is_stamped_anew_and_runs_out() {
+fn lease_stamped_in_the_future_is_restamped_and_expires() {
     if lacks(&[Need::OtherBoot]) {
         return;
     }

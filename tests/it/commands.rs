@@ -9,7 +9,7 @@ use std::{
 };
 
 #[test]
-fn installing_twice_changes_nothing_the_second_time() {
+fn install_is_idempotent() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         let first = world.ok(world.hook_program().arg("install").arg(world.server()));
@@ -25,7 +25,7 @@ fn installing_twice_changes_nothing_the_second_time() {
 }
 
 #[test]
-fn a_gate_that_no_push_comes_to_is_seen_in_status_and_mended_by_install() {
+fn bypassed_gate_is_shown_by_status_and_fixed_by_install() {
     let world = World::new(&any_git());
     let flaws = || world.status()["flaws"].as_array().unwrap().clone();
     assert!(flaws().is_empty());
@@ -46,7 +46,7 @@ fn a_gate_that_no_push_comes_to_is_seen_in_status_and_mended_by_install() {
 }
 
 #[test]
-fn the_hook_goes_where_git_looks_for_it() {
+fn hook_is_installed_where_git_looks_for_it() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         world.configure("core.hooksPath", "my-hooks");
@@ -58,7 +58,7 @@ fn the_hook_goes_where_git_looks_for_it() {
 }
 
 #[test]
-fn commands_outside_of_a_repository_say_so() {
+fn commands_outside_a_repository_say_so() {
     let world = World::bare(&any_git(), &[]);
     for command in [&["install"][..], &["status"], &["audit"], &["audit", "verify"]] {
         for dir in ["home", "no/such/place"] {
@@ -101,7 +101,7 @@ fn status_shows_marks_and_the_push_in_flight_and_changes_nothing() {
 }
 
 #[test]
-fn audit_is_a_table_for_people_and_lines_of_json_for_programs() {
+fn audit_prints_a_table_or_json_lines() {
     let world = World::new(&any_git());
     story::listen(&world);
     world.push_token("main", "5").assert_landed();
@@ -120,7 +120,7 @@ fn audit_is_a_table_for_people_and_lines_of_json_for_programs() {
 }
 
 #[test]
-fn the_demo_of_the_readme_shows_what_it_says() {
+fn demo_of_the_readme_works() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         let mut demo = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("demo.sh"));
@@ -141,7 +141,7 @@ fn the_demo_of_the_readme_shows_what_it_says() {
 }
 
 #[test]
-fn output_into_a_closed_pipe_is_no_failure() {
+fn closed_output_pipe_is_not_an_error() {
     let world = World::new(&any_git());
     for token in 1..=3 {
         world.push_token("main", &token.to_string()).assert_landed();

@@ -19,7 +19,7 @@ fn world_of_a_forge() -> World {
 }
 
 #[test]
-fn behind_a_dispatcher_the_companion_comes_first_and_the_gate_last() {
+fn dispatcher_runs_the_companion_first_and_the_gate_last() {
     let world = world_of_a_forge();
     // The queue's own name sorts before letters.
     let undo = "while read -r old new ref; do git update-ref -d \"$ref\"; done; exit 0";
@@ -51,7 +51,7 @@ fn tree_of(tree: &[(String, u32, Vec<u8>)], without: &[&str]) -> Vec<(String, u3
 }
 
 #[test]
-fn a_post_receive_that_was_there_runs_after_it_and_comes_back_to_the_byte() {
+fn existing_post_receive_runs_after_the_companion_and_is_restored_exactly() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         world.write_hook("pre-receive", "echo pre >>ran; cat >/dev/null");
@@ -76,7 +76,7 @@ fn a_post_receive_that_was_there_runs_after_it_and_comes_back_to_the_byte() {
 /// The version before linked whatever lay beside a hook that it kept, a `post-receive` too. Taken for a kept hook, that
 /// link would lead the companion to itself.
 #[test]
-fn a_link_that_the_version_before_made_is_no_kept_hook() {
+fn link_made_by_an_earlier_version_is_not_a_kept_hook() {
     let world = World::bare(&any_git(), &[]);
     world.write_hook("pre-receive", "cat >/dev/null");
     command(&world, "install");
@@ -94,7 +94,7 @@ fn a_link_that_the_version_before_made_is_no_kept_hook() {
 }
 
 #[test]
-fn it_goes_where_git_looks_for_hooks() {
+fn companion_is_installed_where_git_looks_for_hooks() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         world.configure("core.hooksPath", "my-hooks");

@@ -39,7 +39,7 @@ fn alone(world: &World) -> String {
 }
 
 #[test]
-fn whoever_waits_gets_in_however_many_there_are() {
+fn every_waiting_client_gets_the_lease_under_contention() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let agents = agents(&world, 8);
@@ -57,7 +57,7 @@ fn whoever_waits_gets_in_however_many_there_are() {
 }
 
 #[test]
-fn whoever_does_not_wait_hears_that_it_is_held_or_busy_and_nothing_else() {
+fn client_that_does_not_wait_gets_held_or_busy_and_nothing_else() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let agents = agents(&world, 12);
@@ -73,7 +73,7 @@ fn whoever_does_not_wait_hears_that_it_is_held_or_busy_and_nothing_else() {
 
 /// Somebody else's push stands still behind the gate.
 #[test]
-fn a_gate_that_is_busy_to_the_end_of_the_wait_is_told_as_busy() {
+fn gate_busy_until_the_end_of_the_wait_is_reported_as_busy() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "300ms");
     world.configure("fence.exempt", "tester");
@@ -102,7 +102,7 @@ fn a_gate_that_is_busy_to_the_end_of_the_wait_is_told_as_busy() {
 /// Two who come at the same moment may both find the refs locked, and both fail: nothing has moved then, and
 /// nobody was refused.
 #[test]
-fn refs_that_somebody_else_has_locked_are_busy() {
+fn refs_locked_by_another_process_are_busy() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     agent.ok(&["acquire"]);

@@ -34,7 +34,7 @@ fn numbers(world: &World) -> Vec<u64> {
 }
 
 #[test]
-fn an_interrupted_rotation_that_was_copied_since_is_recognised_and_goes_on() {
+fn copied_interrupted_rotation_is_recognised_and_continued() {
     for mend in [&["rotate"][..], &["repair", "--yes"]] {
         let world = World::new(&any_git());
         for token in 1..=3 {
@@ -65,7 +65,7 @@ fn an_interrupted_rotation_that_was_copied_since_is_recognised_and_goes_on() {
 
 /// The version before has rotated over what was left: two files begin alike, and neither is the log.
 #[test]
-fn what_was_left_may_lie_behind_later_rotations() {
+fn leftover_of_a_rotation_is_recognised_after_later_rotations() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     let left = interrupt_rotation(&world);
@@ -83,7 +83,7 @@ fn what_was_left_may_lie_behind_later_rotations() {
 
 /// Only what is a beginning of the next file, to the byte, is taken for a copy of it.
 #[test]
-fn a_copy_that_differs_is_damage() {
+fn differing_copy_is_damage() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     let left = interrupt_rotation(&world);
@@ -117,7 +117,7 @@ fn archive(world: &World) -> PathBuf {
 }
 
 #[test]
-fn doctor_says_of_every_damage_what_pushes_really_meet() {
+fn doctor_reports_what_each_kind_of_damage_does_to_pushes() {
     type Damage = fn(&World);
     let damages: [(&str, Damage); 9] = [
         ("archive-damaged", |world| {
@@ -172,7 +172,7 @@ fn doctor_says_of_every_damage_what_pushes_really_meet() {
 
 /// Adopting what can be read before the damage would forget every mark after it, for nothing.
 #[test]
-fn damage_that_the_checkpoint_is_past_is_moved_away_and_no_mark_is_lowered() {
+fn damage_before_the_checkpoint_is_moved_aside_and_lowers_no_mark() {
     let world = world_with_everything();
     let path = world.fence_file("audit.jsonl");
     fs::write(&path, fs::read_to_string(&path).unwrap().replacen("tester", "nobody", 1)).unwrap();

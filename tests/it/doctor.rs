@@ -85,7 +85,7 @@ fn mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_gate_that_pushes_do_not_come_to_is_found_and_mended() {
+fn bypassed_gate_is_found_and_fixed() {
     for git in gits() {
         let mended = |name: &str, damage: &dyn Fn(&World)| found_and_mended_by(&git, name, "error", damage);
         mended("hook-missing", &|world| fs::remove_file(world.hook("pre-receive")).unwrap());
@@ -118,7 +118,7 @@ fn a_gate_that_pushes_do_not_come_to_is_found_and_mended() {
 }
 
 #[test]
-fn a_fence_whose_files_are_damaged_is_found_and_mended() {
+fn damaged_files_are_found_and_fixed() {
     for git in gits() {
         let mended =
             |name: &str, severity: &str, damage: &dyn Fn(&World)| found_and_mended_by(&git, name, severity, damage);
@@ -151,7 +151,7 @@ fn a_fence_whose_files_are_damaged_is_found_and_mended() {
 }
 
 #[test]
-fn files_of_somebody_else_are_found_and_given_back() {
+fn files_of_another_owner_are_found_and_returned() {
     if lacks(&[Need::AnotherUser]) {
         return;
     }
@@ -161,7 +161,7 @@ fn files_of_somebody_else_are_found_and_given_back() {
 }
 
 #[test]
-fn locks_that_a_killed_git_left_are_found_and_those_in_use_are_not() {
+fn leftover_ref_locks_are_found_and_locks_in_use_are_not() {
     for git in gits() {
         for lock in ["refs/heads/main.lock", "refs/heads/a/b.lock", "packed-refs.lock", "reftable/tables.list.lock"] {
             found_and_mended_by(&git, "lock-left", "error", |world| {
@@ -176,7 +176,7 @@ fn locks_that_a_killed_git_left_are_found_and_those_in_use_are_not() {
 }
 
 #[test]
-fn settings_that_do_not_mean_what_they_say_are_found_and_mended() {
+fn misleading_settings_are_found_and_fixed() {
     for git in gits() {
         let mended = |name: &str, severity: &str, key: &str, value: &str| {
             found_and_mended_by(&git, name, severity, |world| world.configure(key, value));
@@ -199,7 +199,7 @@ fn settings_that_do_not_mean_what_they_say_are_found_and_mended() {
 }
 
 #[test]
-fn what_is_only_worth_knowing_is_a_note_and_no_failure() {
+fn notes_are_not_failures() {
     let world = World::new(&any_git());
     world.configure("fence.mode", "observe");
     world.configure("fence.deploy.refs", "refs/heads/deploy/*");
@@ -222,7 +222,7 @@ fn what_is_only_worth_knowing_is_a_note_and_no_failure() {
 }
 
 #[test]
-fn a_push_that_stalls_for_longer_than_others_wait_is_found_and_ended() {
+fn stalled_push_is_found_and_evicted() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "5").assert_landed();
@@ -244,7 +244,7 @@ fn a_push_that_stalls_for_longer_than_others_wait_is_found_and_ended() {
 }
 
 #[test]
-fn a_program_that_not_everybody_may_run_is_found_where_others_push() {
+fn private_program_is_found_if_other_users_push() {
     let world = World::bare(&any_git(), &[]);
     fs::create_dir(world.path("bin")).unwrap();
     let program = world.path("bin/git-fence-hook");
@@ -261,7 +261,7 @@ fn a_program_that_not_everybody_may_run_is_found_where_others_push() {
 }
 
 #[test]
-fn behind_a_dispatcher_both_hooks_are_looked_at() {
+fn both_hooks_are_checked_behind_a_dispatcher() {
     let world = World::bare(&any_git(), &[]);
     fs::create_dir(world.hook("pre-receive.d")).unwrap();
     copy_program(fixture("dispatcher.sh"), &world.hook("pre-receive"));
@@ -274,7 +274,7 @@ fn behind_a_dispatcher_both_hooks_are_looked_at() {
 }
 
 #[test]
-fn a_repository_that_cannot_be_opened_is_a_finding_in_a_tree_and_a_failure_alone() {
+fn unreadable_repository_is_a_finding_in_a_tree_and_an_error_alone() {
     let world = World::new(&any_git());
     world.ok(Command::new("sh").args([
         "-c",
@@ -297,7 +297,7 @@ fn a_repository_that_cannot_be_opened_is_a_finding_in_a_tree_and_a_failure_alone
 
 /// The log of last night beside the leases of today.
 #[test]
-fn a_mark_that_is_behind_a_lease_is_found() {
+fn mark_behind_a_lease_is_found() {
     let world = World::new(&any_git());
     world.ok(world.hook_program().args(["raise", "--to", "3", "--reason", "x"]).arg(world.server()));
     let lease = world.commit(&Agent::new("anna").lease(9, "held", "expired"));

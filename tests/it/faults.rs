@@ -10,7 +10,7 @@ use crate::support::{
 const FOREVER: &str = "10m";
 
 #[test]
-fn a_killed_receive_pack_blocks_nobody_and_the_log_says_what_became_of_it() {
+fn killed_receive_pack_blocks_nobody_and_is_settled_in_the_log() {
     for git in gits() {
         for door in [Door::Fence, Door::FenceBehindDispatcher] {
             let world = World::with(&git, door, &[]);
@@ -29,7 +29,7 @@ fn a_killed_receive_pack_blocks_nobody_and_the_log_says_what_became_of_it() {
 }
 
 #[test]
-fn a_receive_pack_killed_after_some_refs_moved_has_spent_its_token() {
+fn receive_pack_killed_after_some_refs_moved_has_spent_its_token() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", FOREVER);
@@ -51,7 +51,7 @@ fn a_receive_pack_killed_after_some_refs_moved_has_spent_its_token() {
 }
 
 #[test]
-fn when_the_client_is_killed_mark_and_refs_agree() {
+fn mark_and_refs_agree_after_the_client_is_killed() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", FOREVER);
@@ -73,7 +73,7 @@ fn when_the_client_is_killed_mark_and_refs_agree() {
 /// The hook is killed at its first system call, at its second, and so on through all of them: before each, and
 /// so after each.
 #[test]
-fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
+fn hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -120,7 +120,7 @@ fn a_hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
 
 /// The accepted path: one process, one sync, no object opened, no repository scanned.
 #[test]
-fn an_accepted_push_starts_no_other_process_and_syncs_once() {
+fn accepted_push_starts_no_process_and_syncs_once() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -152,7 +152,7 @@ fn an_accepted_push_starts_no_other_process_and_syncs_once() {
 }
 
 #[test]
-fn a_slow_post_receive_holds_up_nobody() {
+fn slow_post_receive_blocks_nobody() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", FOREVER);
@@ -172,7 +172,7 @@ fn a_slow_post_receive_holds_up_nobody() {
 }
 
 #[test]
-fn a_push_from_inside_a_hook_of_a_push_in_flight_is_refused_at_once() {
+fn push_from_inside_a_hook_of_the_push_in_flight_is_refused_at_once() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", FOREVER);
@@ -206,7 +206,7 @@ fn a_push_from_inside_a_hook_of_a_push_in_flight_is_refused_at_once() {
 }
 
 #[test]
-fn a_gate_that_is_installed_twice_says_so() {
+fn gate_installed_twice_says_so() {
     let world = World::with(&any_git(), Door::FenceBehindDispatcher, &[]);
     world.configure("fence.wait", FOREVER);
     let dir = world.server().join("hooks/pre-receive.d");
@@ -219,7 +219,7 @@ fn a_gate_that_is_installed_twice_says_so() {
 }
 
 #[test]
-fn a_stalled_older_push_is_ended_by_a_newer_one_where_the_settings_say_so() {
+fn stalled_older_push_is_evicted_by_a_newer_one_if_configured() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", FOREVER);
@@ -238,7 +238,7 @@ fn a_stalled_older_push_is_ended_by_a_newer_one_where_the_settings_say_so() {
 
 /// Nobody waits for as long as a push may stay in the slot: what counts is how long it has been there.
 #[test]
-fn a_push_that_has_held_the_slot_for_too_long_is_ended_by_one_that_just_came() {
+fn push_in_the_slot_for_too_long_is_evicted_by_a_push_that_just_arrived() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", "200ms");
@@ -262,7 +262,7 @@ fn hook_by_hand(world: &World, input: &std::path::Path, token: &str) -> Pushed {
 }
 
 #[test]
-fn a_hook_that_no_receive_pack_has_started_refuses_unless_told_otherwise() {
+fn hook_without_a_receive_pack_refuses_unless_configured() {
     let world = World::new(&any_git());
     let tip = world.ok(world.git("work").args(["rev-parse", "HEAD"]));
     world.ok(world.git("work").arg("push").arg(world.server()).arg("HEAD:refs/unguarded/x"));
@@ -291,7 +291,7 @@ fn a_hook_that_no_receive_pack_has_started_refuses_unless_told_otherwise() {
 }
 
 #[test]
-fn a_push_that_cannot_be_seen_is_waited_for_until_its_time_has_passed() {
+fn push_whose_process_cannot_be_seen_is_waited_for_until_fence_wait() {
     let world = World::new(&any_git());
     world.configure("fence.receivePack", "none");
     world.configure("fence.wait", "1s");
@@ -309,7 +309,7 @@ fn a_push_that_cannot_be_seen_is_waited_for_until_its_time_has_passed() {
 
 /// Twelve that wait and are told at the same moment that they waited in vain: all are on record.
 #[test]
-fn every_refusal_is_on_record_also_when_all_come_at_once() {
+fn every_refusal_is_recorded_under_concurrency() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "500ms");
     world.stall_update_of("t5");
@@ -327,7 +327,7 @@ fn every_refusal_is_on_record_also_when_all_come_at_once() {
 
 /// A hook that is stopped while it holds the lock stops everybody else, for as long as they wait.
 #[test]
-fn a_lock_that_is_never_let_go_is_waited_for_with_a_bound() {
+fn wait_for_a_lock_that_is_never_released_is_bounded() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "200ms");
     let mutex = std::fs::File::open(world.fence_file("mutex")).unwrap();
@@ -341,7 +341,7 @@ fn a_lock_that_is_never_let_go_is_waited_for_with_a_bound() {
 /// Two processes with two mutexes, because somebody deleted the first while it was held, still
 /// meet at the other lock.
 #[test]
-fn a_mutex_that_is_deleted_while_it_is_held_still_keeps_others_out() {
+fn mutex_deleted_while_held_still_excludes_others() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "200ms");
     world.push_token("main", "1").assert_landed();
@@ -356,7 +356,7 @@ fn a_mutex_that_is_deleted_while_it_is_held_still_keeps_others_out() {
 
 /// What was the log when somebody began to wait for the lock may be an archive when they have it.
 #[test]
-fn whoever_waited_while_the_log_was_rotated_goes_on_with_the_new_one() {
+fn push_that_waited_during_a_rotation_writes_to_the_new_log() {
     let world = World::new(&any_git());
     world.configure("fence.wait", FOREVER);
     world.push_token("main", "5").assert_landed();
@@ -394,7 +394,7 @@ fn a_hook_has_open(path: &std::path::Path) -> bool {
 /// The hook file names its program as interpreter. If that is gone, git cannot start the hook, and
 /// must refuse and not pass.
 #[test]
-fn a_gate_whose_program_is_gone_is_closed() {
+fn gate_is_closed_if_its_program_is_missing() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         let program = world.path("git-fence-hook");
@@ -423,7 +423,7 @@ fn a_gate_whose_program_is_gone_is_closed() {
 
 /// Ctrl-Z on a local push stops client, receive-pack and hook together.
 #[test]
-fn a_whole_stopped_push_is_waited_for_like_any_other() {
+fn fully_stopped_push_is_waited_for_like_any_other() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "300ms");
     let script = world.path("stop-all");

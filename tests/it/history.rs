@@ -50,7 +50,7 @@ fn commits_of(agent: &Agent<'_>) -> usize {
 }
 
 #[test]
-fn a_fresh_clone_fetches_the_tip_of_the_lease_and_not_its_history() {
+fn fresh_clone_fetches_only_the_tip_of_the_lease() {
     for git in gits() {
         for shallow in [false, true] {
             let world = World::bare(&git, &[]);
@@ -82,7 +82,7 @@ fn a_fresh_clone_fetches_the_tip_of_the_lease_and_not_its_history() {
 }
 
 #[test]
-fn the_history_is_there_for_those_who_ask() {
+fn log_fetches_the_history() {
     let world = World::bare(&any_git(), &[]);
     long_history(&world, 300);
     let a = world.agent("a");
@@ -103,7 +103,7 @@ fn the_history_is_there_for_those_who_ask() {
 
 /// What is known of tips that are past is not carried along for ever.
 #[test]
-fn a_clone_that_has_seen_many_tips_remembers_the_last() {
+fn clone_that_has_seen_many_tips_keeps_only_the_last() {
     let world = World::bare(&any_git(), &[]);
     let (a, b) = (world.agent("a"), world.agent("b"));
     for _ in 0..4 {
@@ -121,7 +121,7 @@ fn a_clone_that_has_seen_many_tips_remembers_the_last() {
 
 /// The answer to a push was lost, and others have had the lease many times since.
 #[test]
-fn a_lost_answer_is_found_far_back_in_the_history() {
+fn lost_answer_is_found_deep_in_the_history() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -149,7 +149,7 @@ fn a_lost_answer_is_found_far_back_in_the_history() {
 
 /// A gate is told of a holder that git itself has stopped; and what it is told with needs no history.
 #[test]
-fn a_gate_hears_of_a_holder_that_has_no_history() {
+fn lost_holder_reports_to_the_gate_without_fetching_history() {
     let world = Remote::Gate.world(&any_git());
     world.configure("fence.allowRevoke", "tester");
     let (a, b, c) = (world.agent("a"), world.agent("b"), world.agent("c"));
@@ -170,7 +170,7 @@ fn a_gate_hears_of_a_holder_that_has_no_history() {
 
 /// A clone has seen one tip and then, after others, another: what is between them is not here.
 #[test]
-fn a_clone_that_has_seen_some_of_the_tips_takes_the_lease() {
+fn clone_that_has_seen_some_tips_acquires_the_lease() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         let (a, b) = (world.agent("a"), world.agent("b"));
@@ -185,7 +185,7 @@ fn a_clone_that_has_seen_some_of_the_tips_takes_the_lease() {
 
 /// With a depth, git fails where there is nothing to fetch, in words or without.
 #[test]
-fn where_there_is_no_lease_yet_the_first_is_taken_by_whatever_way() {
+fn first_lease_is_acquired_over_every_transport() {
     if lacks(&[Need::Python]) {
         return;
     }

@@ -7,7 +7,7 @@ use crate::support::{
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
 #[test]
-fn options_without_end_are_refused() {
+fn too_many_push_options_are_refused() {
     let world = World::new(&any_git());
     let many: Vec<String> = (0..10_000).map(|n| format!("o{n}")).chain(["fence-token=5".to_owned()]).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -47,7 +47,7 @@ fn newlines_and_escape_sequences_are_data() {
 }
 
 #[test]
-fn names_that_are_not_text_are_guarded_byte_for_byte() {
+fn non_utf8_ref_names_are_guarded_byte_for_byte() {
     let world = World::new(&any_git());
     let mut refspec = b"HEAD:refs/heads/caf\xe9".to_vec();
     let push = |refspec: &[u8], options: &[&str]| {
@@ -64,7 +64,7 @@ fn names_that_are_not_text_are_guarded_byte_for_byte() {
 }
 
 #[test]
-fn names_that_git_does_not_allow_are_refused_and_never_become_paths() {
+fn invalid_ref_names_are_refused_and_never_become_paths() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     let tip = world.server_ref("refs/heads/main").unwrap();
@@ -101,7 +101,7 @@ fn truncated_input_is_refused() {
 }
 
 #[test]
-fn a_hundred_thousand_refs_are_one_push_and_one_line() {
+fn hundred_thousand_refs_are_one_push_and_one_line() {
     let world = World::new(&any_git());
     let tip = world.ok(world.git("work").args(["rev-parse", "HEAD"]));
     let mut packed = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();

@@ -46,7 +46,7 @@ fn world_with_hook(git: &Git, body: &str) -> World {
 }
 
 #[test]
-fn a_hook_that_was_there_runs_first_and_comes_back_to_the_byte() {
+fn existing_hook_runs_first_and_is_restored_exactly() {
     for git in gits() {
         let world = world_with_hook(&git, "cat >input; echo \"$0|$#|$PWD|$GIT_DIR|$GIT_PUSH_OPTION_0\" >surroundings");
         fs::set_permissions(world.hook("pre-receive"), fs::Permissions::from_mode(0o715)).unwrap();
@@ -85,7 +85,7 @@ fn a_hook_that_was_there_runs_first_and_comes_back_to_the_byte() {
 }
 
 #[test]
-fn a_kept_hook_that_refuses_refuses_and_the_gate_is_not_asked() {
+fn refusal_by_a_kept_hook_skips_the_gate() {
     for git in gits() {
         let world = world_with_hook(&git, "echo 'not on Fridays'; exit 7");
         installed(&world, &[]);
@@ -100,7 +100,7 @@ fn a_kept_hook_that_refuses_refuses_and_the_gate_is_not_asked() {
 
 /// The exit code is what git would have seen: it does not show it, so the hook is run by hand.
 #[test]
-fn the_exit_code_of_a_kept_hook_is_passed_on_and_a_signal_is_128_more() {
+fn exit_code_of_a_kept_hook_is_passed_on_and_a_signal_is_128_plus_n() {
     for (body, code) in [("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)] {
         let world = world_with_hook(&any_git(), body);
         installed(&world, &[]);
@@ -114,7 +114,7 @@ fn the_exit_code_of_a_kept_hook_is_passed_on_and_a_signal_is_128_more() {
 }
 
 #[test]
-fn a_kept_hook_that_reads_nothing_or_prints_a_lot_holds_nothing_up() {
+fn kept_hook_that_reads_nothing_or_prints_a_lot_does_not_block() {
     for git in gits() {
         let world = world_with_hook(&git, "exec <&-\nseq 1 40000; seq 1 40000 >&2");
         installed(&world, &[]);
@@ -129,7 +129,7 @@ fn a_kept_hook_that_reads_nothing_or_prints_a_lot_holds_nothing_up() {
 }
 
 #[test]
-fn a_kept_hook_finds_its_helpers_and_its_name() {
+fn kept_hook_finds_its_helpers_and_its_name() {
     let world = World::bare(&any_git(), &[]);
     world.write_hook("helper.sh", "echo helped");
     world.write_hook("pre-receive", "\"$(dirname \"$0\")/helper.sh\"; echo \"I am $(basename \"$0\")\"");
@@ -146,7 +146,7 @@ fn a_kept_hook_finds_its_helpers_and_its_name() {
 }
 
 #[test]
-fn links_binaries_scripts_without_a_first_line_and_dead_files_are_kept_as_they_are() {
+fn links_binaries_scripts_without_shebang_and_non_executable_files_are_kept_unchanged() {
     let git = any_git();
     type Make = fn(&World, &Path);
     let cases: [(&str, Make, bool); 6] = [
@@ -196,7 +196,7 @@ fn links_binaries_scripts_without_a_first_line_and_dead_files_are_kept_as_they_a
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_and_nothing_is_half_installed() {
+fn install_refuses_a_hook_it_cannot_keep_and_changes_nothing() {
     let world = World::bare(&any_git(), &[]);
     let hook = world.hook("pre-receive");
     let refused = |words: &str| {
@@ -224,7 +224,7 @@ fn what_cannot_be_kept_is_refused_and_nothing_is_half_installed() {
 }
 
 #[test]
-fn whatever_fails_on_the_way_leaves_everything_as_it_was() {
+fn failed_install_is_rolled_back() {
     let world = world_with_hook(&any_git(), "");
     let config_lock = world.server().join("config.lock");
     fs::write(&config_lock, "").unwrap();
@@ -241,7 +241,7 @@ fn whatever_fails_on_the_way_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_kept_hook_that_takes_its_time_holds_up_nobody_else() {
+fn slow_kept_hook_blocks_no_other_push() {
     for git in gits() {
         let world = world_with_hook(
             &git,
@@ -259,7 +259,7 @@ fn a_kept_hook_that_takes_its_time_holds_up_nobody_else() {
 }
 
 #[test]
-fn many_who_install_at_once_leave_one_whole_gate() {
+fn concurrent_installs_leave_one_complete_gate() {
     let world = world_with_hook(&any_git(), "");
     let start = |_| {
         let mut command = world.hook_program();
@@ -280,7 +280,7 @@ fn many_who_install_at_once_leave_one_whole_gate() {
 /// Killed at the first thing it changes, at the second, and so on through all of them. (strace counts
 /// each system call by itself.)
 #[test]
-fn an_install_that_is_killed_leaves_a_hook_in_place_and_is_completed_by_the_next() {
+fn killed_install_leaves_a_hook_and_is_completed_by_the_next() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -317,7 +317,7 @@ fn an_install_that_is_killed_leaves_a_hook_in_place_and_is_completed_by_the_next
 }
 
 #[test]
-fn options_become_settings_once_and_uninstall_takes_them_back() {
+fn options_become_settings_once_and_uninstall_removes_them() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         world.configure("receive.advertisePushOptions", "false");
@@ -357,7 +357,7 @@ fn options_become_settings_once_and_uninstall_takes_them_back() {
 }
 
 #[test]
-fn options_that_make_no_sense_change_nothing() {
+fn invalid_options_change_nothing() {
     let world = World::bare(&any_git(), &[]);
     let before = tree(&world.server());
     for (options, code) in [
@@ -375,7 +375,7 @@ fn options_that_make_no_sense_change_nothing() {
 }
 
 #[test]
-fn behind_a_dispatcher_the_gate_is_the_last_and_the_dispatcher_is_left_alone() {
+fn gate_runs_last_behind_a_dispatcher_which_is_not_changed() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         fs::create_dir(world.hook("pre-receive.d")).unwrap();
@@ -403,7 +403,7 @@ fn behind_a_dispatcher_the_gate_is_the_last_and_the_dispatcher_is_left_alone() {
 }
 
 #[test]
-fn under_gitolite_its_own_hook_is_left_alone_and_its_links_are_not_taken_over() {
+fn gitolite_hooks_and_links_are_not_changed() {
     let world = World::bare(&any_git(), &[]);
     fs::create_dir_all(world.path("home/.gitolite/hooks/common")).unwrap();
     let common = world.path("home/.gitolite/hooks/common/update");
@@ -424,7 +424,7 @@ fn under_gitolite_its_own_hook_is_left_alone_and_its_links_are_not_taken_over() 
 }
 
 #[test]
-fn marks_are_taken_over_from_leases_that_are_there_and_never_go_down() {
+fn marks_are_raised_to_existing_leases_and_never_lowered() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         let lease = |fence: &str, message: &str| {
@@ -469,7 +469,7 @@ fn marks_are_taken_over_from_leases_that_are_there_and_never_go_down() {
 }
 
 #[test]
-fn a_hook_of_an_older_version_is_replaced() {
+fn hook_of_an_older_version_is_replaced() {
     let world = World::new(&any_git());
     let hook = world.hook("pre-receive");
     let now = fs::read(&hook).unwrap();
@@ -483,7 +483,7 @@ fn a_hook_of_an_older_version_is_replaced() {
 }
 
 #[test]
-fn a_repository_of_somebody_else_and_a_lack_of_permission_are_said_clearly() {
+fn foreign_repository_and_missing_permission_are_reported_clearly() {
     if lacks(&[Need::AnotherUser]) {
         return;
     }
@@ -511,7 +511,7 @@ fn a_repository_of_somebody_else_and_a_lack_of_permission_are_said_clearly() {
 }
 
 #[test]
-fn what_root_makes_belongs_to_the_owner_of_the_repository() {
+fn files_made_by_root_belong_to_the_owner_of_the_repository() {
     if lacks(&[Need::AnotherUser]) {
         return;
     }
@@ -526,7 +526,7 @@ fn what_root_makes_belongs_to_the_owner_of_the_repository() {
 }
 
 #[test]
-fn a_directory_of_hooks_that_all_repositories_share_is_warned_of() {
+fn shared_hooks_directory_gives_a_warning() {
     let world = World::bare(&any_git(), &[]);
     let global = world.path("global");
     fs::write(&global, format!("[core]\n\thooksPath = {}\n", world.path("all-hooks").display())).unwrap();
@@ -539,7 +539,7 @@ fn a_directory_of_hooks_that_all_repositories_share_is_warned_of() {
 }
 
 #[test]
-fn two_hundred_repositories_are_installed_by_one_command_and_the_broken_ones_are_named() {
+fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_named() {
     let world = World::bare(&any_git(), &[]);
     let all = world.path("all");
     fs::create_dir(&all).unwrap();

@@ -181,7 +181,7 @@ fn exit_codes_and_signals_of_the_command_pass_through() {
 }
 
 #[test]
-fn input_output_arguments_and_environment_get_to_the_command_unchanged() {
+fn input_output_arguments_and_environment_are_passed_unchanged() {
     let place = Place::new();
     let not_utf8 = OsStr::from_bytes(b"\xff $x\n'");
     let script = "cat; printf %s \"$1\"; echo error >&2; echo \"$KEPT $GIT_FENCE_TOKEN\"";
@@ -203,7 +203,7 @@ fn input_output_arguments_and_environment_get_to_the_command_unchanged() {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_is_told_apart_from_one_that_is_not_there() {
+fn command_that_cannot_be_executed_differs_from_one_not_found() {
     let place = Place::new();
     let write = |name: &str, content: &str, mode: u32| {
         fs::write(place.path(name), content).unwrap();
@@ -226,7 +226,7 @@ fn a_command_that_cannot_be_started_is_told_apart_from_one_that_is_not_there() {
 }
 
 #[test]
-fn the_command_inherits_no_socket_and_no_signal_setting() {
+fn command_inherits_no_socket_and_no_signal_setting() {
     let place = Place::new();
     let script = "ls -l /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status";
     let (output, stderr) = output(&mut place.run(&[], script));
@@ -240,7 +240,7 @@ fn the_command_inherits_no_socket_and_no_signal_setting() {
 }
 
 #[test]
-fn what_was_to_be_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let place = Place::new();
     let program = sh(env!("CARGO_BIN_EXE_git-fence"));
     let inner = format!("trap '' HUP INT; exec {program} run -- grep SigIgn /proc/self/status");
@@ -251,7 +251,7 @@ fn what_was_to_be_ignored_stays_ignored() {
 }
 
 #[test]
-fn killing_run_ends_the_command_and_all_it_has_started() {
+fn killing_run_ends_the_command_and_its_children() {
     let place = Place::new();
     // `timeout` makes a process group of its own.
     let script = format!(
@@ -271,7 +271,7 @@ fn killing_run_ends_the_command_and_all_it_has_started() {
 }
 
 #[test]
-fn killing_the_group_of_run_ends_the_command_too() {
+fn killing_the_process_group_of_run_ends_the_command_too() {
     let place = Place::new();
     let started = Started::by(place.run(&[], &place.stays("command")).process_group(0), &place);
     let keeper = parent_of(place.pid("command"));
@@ -283,7 +283,7 @@ fn killing_the_group_of_run_ends_the_command_too() {
 }
 
 #[test]
-fn a_command_that_ignores_sigterm_is_killed_when_run_is() {
+fn command_that_ignores_sigterm_is_killed_with_run() {
     let place = Place::new();
     let script = format!("trap '' TERM HUP INT; {} & {}; wait", place.stays("child"), place.word("command"));
     // A sixth of the TTL is the time between SIGTERM and SIGKILL.
@@ -295,7 +295,7 @@ fn a_command_that_ignores_sigterm_is_killed_when_run_is() {
 }
 
 #[test]
-fn a_command_gets_to_clean_up_when_run_is_killed() {
+fn command_can_clean_up_when_run_is_killed() {
     let place = Place::new();
     let cleaned = place.path("cleaned");
     let script = format!(
@@ -312,7 +312,7 @@ fn a_command_gets_to_clean_up_when_run_is_killed() {
 
 /// It goes on to hear SIGTERM: it does not just lie there until it is killed.
 #[test]
-fn a_stopped_command_ends_by_itself_when_run_is_killed() {
+fn stopped_command_is_continued_and_ends_when_run_is_killed() {
     let place = Place::new();
     let cleaned = place.path("cleaned");
     let script =
@@ -346,7 +346,7 @@ fn run_in_pid_namespace(place: &Place, options: &[&str], script: &str) -> Option
 }
 
 #[test]
-fn a_session_from_outside_of_the_pid_namespace_is_a_session_like_any_other() {
+fn session_from_outside_the_pid_namespace_works_like_any_other() {
     let place = Place::new();
     let word = sh(place.path("left.pid"));
     let script = format!("{} & until [ -e {word} ]; do sleep 0.02; done; exit 3", place.stays("left"));
@@ -359,7 +359,7 @@ fn a_session_from_outside_of_the_pid_namespace_is_a_session_like_any_other() {
 
 /// Whoever looks into such a `/proc` takes strangers for what the command has started.
 #[test]
-fn where_proc_shows_another_pid_namespace_nothing_is_started() {
+fn nothing_starts_if_proc_shows_another_pid_namespace() {
     let place = Place::new();
     let Some((output, said)) = run_in_pid_namespace(&place, &[], "touch started") else { return };
     assert_eq!(output.status.code(), Some(126), "{said}");
@@ -370,7 +370,7 @@ fn where_proc_shows_another_pid_namespace_nothing_is_started() {
 
 /// The lease is taken away, and the next heartbeat hears of it.
 #[test]
-fn ending_asks_first_and_kills_those_that_stay() {
+fn sigterm_comes_first_and_sigkill_only_for_survivors() {
     for stays in [true, false] {
         let place = Place::new();
         let asked = place.path("asked");
@@ -392,7 +392,7 @@ fn ending_asks_first_and_kills_those_that_stay() {
 }
 
 #[test]
-fn what_the_command_leaves_behind_is_ended_and_reported() {
+fn processes_left_by_the_command_are_ended_and_reported() {
     let place = Place::new();
     let script = format!(
         "trap '' TERM; {} & {} & while ! [ -e {} ] || ! [ -e {} ]; do sleep 0.02; done; exit 3",
@@ -415,7 +415,7 @@ fn what_the_command_leaves_behind_is_ended_and_reported() {
 }
 
 #[test]
-fn those_that_are_about_to_end_anyway_are_left_in_peace() {
+fn exiting_processes_are_left_alone() {
     let place = Place::new();
     let (fifo, log) = (place.path("fifo"), place.path("log"));
     let script = format!(
@@ -429,7 +429,7 @@ fn those_that_are_about_to_end_anyway_are_left_in_peace() {
 }
 
 #[test]
-fn a_daemon_with_a_session_of_its_own_is_left_alone() {
+fn daemon_with_its_own_session_is_left_alone() {
     let place = Place::new();
     let daemon = place.path("daemon.pid");
     let script = format!("setsid {} & while ! [ -e {} ]; do sleep 0.02; done", place.stays("daemon"), sh(&daemon));
@@ -440,7 +440,7 @@ fn a_daemon_with_a_session_of_its_own_is_left_alone() {
 }
 
 #[test]
-fn signals_to_run_and_to_the_keeper_are_passed_on_to_the_command() {
+fn signals_to_run_and_to_the_keeper_are_passed_on() {
     for (name, code) in [("TERM", 15), ("HUP", 1), ("INT", 2), ("QUIT", 3)] {
         for to_keeper in [false, true] {
             let place = Place::new();
@@ -455,7 +455,7 @@ fn signals_to_run_and_to_the_keeper_are_passed_on_to_the_command() {
 }
 
 #[test]
-fn orphans_that_end_are_reaped_while_the_command_goes_on() {
+fn orphans_are_reaped_while_the_command_runs() {
     let place = Place::new();
     let orphan = place.stays("orphan");
     let started = Started::by(
@@ -513,7 +513,7 @@ fn code_and_talk(place: &Place) -> (String, String) {
 }
 
 #[test]
-fn the_command_reads_from_the_terminal_and_ctrl_c_ends_it() {
+fn command_reads_from_the_terminal_and_ctrl_c_ends_it() {
     let place = Place::new();
     let answer = place.path("answer");
     let script =
@@ -530,7 +530,7 @@ fn the_command_reads_from_the_terminal_and_ctrl_c_ends_it() {
 }
 
 #[test]
-fn ctrl_c_comes_once() {
+fn ctrl_c_arrives_once() {
     let place = Place::new();
     let count = place.path("count");
     let script = format!(
@@ -550,7 +550,7 @@ fn ctrl_c_comes_once() {
 }
 
 #[test]
-fn killing_run_in_a_terminal_ends_the_command_and_all_it_has_started() {
+fn killing_run_in_a_terminal_ends_the_command_and_its_children() {
     let place = Place::new();
     let script = format!(
         "{} & timeout 1000 {} & ({} &) ; {}; wait",
@@ -572,7 +572,7 @@ fn killing_run_in_a_terminal_ends_the_command_and_all_it_has_started() {
 }
 
 #[test]
-fn ctrl_z_stops_all_and_fg_goes_on() {
+fn ctrl_z_stops_everything_and_fg_continues() {
     let place = Place::new();
     // A shell that is just starting something cannot stop before that has started, so it reads.
     let Some(mut started) = run_in_terminal(&format!("{}; read line; exit 4", place.word("command")), &place) else {

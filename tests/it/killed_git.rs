@@ -75,7 +75,7 @@ fn pid_in(path: &PathBuf) -> u32 {
 }
 
 #[test]
-fn a_run_whose_git_is_killed_ends_its_command_and_gives_the_lease_back() {
+fn run_whose_git_is_killed_ends_its_command_and_releases_the_lease() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let agent = world.agent("a");
@@ -93,7 +93,7 @@ fn a_run_whose_git_is_killed_ends_its_command_and_gives_the_lease_back() {
 }
 
 #[test]
-fn a_run_that_waits_for_its_turn_leaves_when_its_git_is_killed() {
+fn waiting_run_exits_when_its_git_is_killed() {
     let world = World::bare(&any_git(), &[]);
     let (first, second) = (world.agent("first"), world.agent("second"));
     first.ok(&["acquire", "--ttl", "1h"]);
@@ -106,7 +106,7 @@ fn a_run_that_waits_for_its_turn_leaves_when_its_git_is_killed() {
 }
 
 #[test]
-fn a_push_whose_git_is_killed_goes_no_further() {
+fn push_stops_when_its_git_is_killed() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     agent.ok(&["acquire", "--ttl", "1h"]);
@@ -127,7 +127,7 @@ fn a_push_whose_git_is_killed_goes_no_further() {
 }
 
 #[test]
-fn a_plain_push_under_a_lease_goes_no_further_when_it_is_killed() {
+fn killed_plain_push_under_a_lease_stops() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     let (begun, go, inside) = (world.path("begun"), world.path("go"), world.path("inside"));
@@ -159,7 +159,7 @@ fn a_plain_push_under_a_lease_goes_no_further_when_it_is_killed() {
 
 /// Started as git starts it, and git is gone before the program looks. A shell stands for git here.
 #[test]
-fn a_run_whose_git_is_gone_before_it_looks_takes_nothing() {
+fn run_whose_git_died_before_its_first_check_acquires_nothing() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     let ran = world.path("ran");

@@ -18,7 +18,7 @@ fn kind_of(world: &World, fence: &str) -> serde_json::Value {
 
 /// It did, for good, and the hint of FENCE-STALE told people to try.
 #[test]
-fn a_lease_does_not_close_a_fence_with_tokens_of_its_own() {
+fn lease_does_not_close_a_fence_with_own_tokens() {
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);
@@ -51,7 +51,7 @@ fn a_lease_does_not_close_a_fence_with_tokens_of_its_own() {
 }
 
 #[test]
-fn a_fence_with_leases_takes_no_other_tokens() {
+fn fence_with_leases_refuses_own_tokens() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let anna = Agent::new("anna");
@@ -71,7 +71,7 @@ fn a_fence_with_leases_takes_no_other_tokens() {
 }
 
 #[test]
-fn what_lands_decides_and_nothing_else() {
+fn only_a_landed_push_decides_the_kind() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let show = || world.ok(world.hook_program().arg("status").arg(world.server()));
@@ -95,7 +95,7 @@ fn what_lands_decides_and_nothing_else() {
 }
 
 #[test]
-fn an_operator_changes_the_kind_on_record_and_back() {
+fn operator_changes_the_kind_and_back_on_record() {
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);
@@ -143,7 +143,7 @@ fn an_operator_changes_the_kind_on_record_and_back() {
 }
 
 #[test]
-fn the_kind_survives_rotation_checkpoints_and_repair() {
+fn kind_survives_rotation_checkpoints_and_repair() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let bob = Agent::new("bob");
@@ -176,7 +176,7 @@ fn the_kind_survives_rotation_checkpoints_and_repair() {
 }
 
 #[test]
-fn what_the_settings_say_counts_from_the_start() {
+fn configured_kind_applies_from_the_start() {
     let world = World::new(&any_git());
     world.configure("fence.tokens", "own");
     world.configure("fence.deploy.refs", "refs/heads/deploy/*");
@@ -204,7 +204,7 @@ fn what_the_settings_say_counts_from_the_start() {
 
 /// A local writer, or the time when the gate was off.
 #[test]
-fn a_lease_that_turns_up_on_a_fence_with_own_tokens_counts_for_nothing() {
+fn lease_on_a_fence_with_own_tokens_is_ignored() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     world.push_token("main", "5").assert_landed();

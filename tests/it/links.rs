@@ -69,7 +69,7 @@ fn put(link: &Path, target: &Path) {
 }
 
 #[test]
-fn no_link_is_followed_by_whatever_writes_the_fence_or_the_hooks() {
+fn no_write_to_fence_or_hooks_follows_a_link() {
     let names = [
         "fence/mutex",
         "fence/writer",
@@ -97,7 +97,7 @@ fn no_link_is_followed_by_whatever_writes_the_fence_or_the_hooks() {
 }
 
 #[test]
-fn no_directory_is_reached_through_a_link() {
+fn no_directory_is_opened_through_a_link() {
     for (name, target) in [
         ("fence", "victims/dir"),
         ("fence", "victims/empty"),
@@ -121,7 +121,7 @@ fn no_directory_is_reached_through_a_link() {
 
 /// A name that the next push or rotation will use can be guessed.
 #[test]
-fn a_link_in_the_place_of_a_file_to_come_is_not_followed() {
+fn link_in_place_of_a_new_file_is_not_followed() {
     let world = world_with_victims();
     world.push_token("main", "6").assert_landed();
     let before = victims(&world);
@@ -162,7 +162,7 @@ fn only_regular_files_are_opened_and_nothing_hangs() {
 
 /// A hard link needs no more than a name: where the system lets everybody make one, root must not write through it.
 #[test]
-fn root_writes_to_no_file_of_somebody_else_through_a_hard_link() {
+fn root_writes_to_no_foreign_file_through_a_hard_link() {
     if lacks(&[Need::AnotherUser]) {
         return;
     }

@@ -29,7 +29,7 @@ fn what_readers_can_open(world: &World) -> Vec<PathBuf> {
 
 /// `flock` needs no write access: whoever may open a file may lock it.
 #[test]
-fn nothing_that_a_reader_can_open_holds_anybody_up() {
+fn no_file_that_a_reader_can_open_blocks_pushes() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "200ms");
     for token in 1..=9 {
@@ -58,7 +58,7 @@ fn nothing_that_a_reader_can_open_holds_anybody_up() {
 
 /// The lock files may be opened by those who may write the directory, and by nobody else.
 #[test]
-fn a_lock_file_has_no_read_bit_for_anyone_who_may_not_write() {
+fn lock_files_are_readable_only_by_writers() {
     for (shared, expected) in [("false", 0o600), ("group", 0o660), ("0640", 0o600), ("0666", 0o666)] {
         let world = World::bare(&any_git(), &[]);
         fs::remove_dir_all(world.server()).unwrap();
@@ -76,7 +76,7 @@ fn a_lock_file_has_no_read_bit_for_anyone_who_may_not_write() {
 
 /// As the version before has left it, or somebody's `chmod -R`.
 #[test]
-fn a_lock_file_that_readers_can_open_is_found_and_closed_by_the_next_push() {
+fn readable_lock_file_is_found_and_restricted_by_the_next_push() {
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();
     let open = || {
@@ -101,7 +101,7 @@ fn a_lock_file_that_readers_can_open_is_found_and_closed_by_the_next_push() {
 
 /// Also of a log that the version before has begun, where there is no second lock file yet.
 #[test]
-fn whoever_holds_the_lock_is_named_to_the_pusher_and_by_doctor() {
+fn pusher_and_doctor_see_who_holds_the_lock() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "200ms");
     world.push_token("main", "1").assert_landed();
@@ -126,7 +126,7 @@ fn whoever_holds_the_lock_is_named_to_the_pusher_and_by_doctor() {
 
 /// Where nobody may write, everything can still be looked at.
 #[test]
-fn those_who_may_only_read_see_status_log_and_figures() {
+fn readers_can_see_status_log_and_figures() {
     if lacks(&[Need::AnotherUser]) {
         return;
     }

@@ -27,7 +27,7 @@ const COMMITTED: &str = "[ \"$1\" = committed ] || exit 0";
 const BEFORE: &str = "true";
 
 #[test]
-fn a_lost_answer_is_settled_and_not_guessed() {
+fn lost_answer_is_settled_and_not_guessed() {
     for remote in Remote::BOTH {
         for (hook, when, landed) in [("update", BEFORE, false), ("reference-transaction", COMMITTED, true)] {
             let world = remote.world(&any_git());
@@ -51,7 +51,7 @@ fn a_lost_answer_is_settled_and_not_guessed() {
 /// Killed between two renames of one transaction, as git's files backend can be: what is on disk then is made
 /// by the hook, which does the first of them. The lease is first in the order of names.
 #[test]
-fn a_push_of_which_only_a_part_landed_is_told_truthfully() {
+fn push_that_landed_in_part_is_reported_correctly() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let a = world.agent("a");
@@ -84,7 +84,7 @@ fn a_push_of_which_only_a_part_landed_is_told_truthfully() {
 
 /// The client's connection is cut while the server goes on with the push, slowly.
 #[test]
-fn a_push_that_lands_after_its_connection_was_cut_is_told_truthfully() {
+fn push_that_lands_after_its_connection_was_cut_is_reported_correctly() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let a = world.agent("a");
@@ -114,7 +114,7 @@ fn a_push_that_lands_after_its_connection_was_cut_is_told_truthfully() {
 
 /// Nobody hears the answer: what was sent was kept before it was sent, and the next command finds out.
 #[test]
-fn a_client_that_is_killed_while_it_pushes_finds_out_what_became_of_it() {
+fn client_killed_during_a_push_finds_out_its_outcome() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let a = world.agent("a");
@@ -139,7 +139,7 @@ fn a_client_that_is_killed_while_it_pushes_finds_out_what_became_of_it() {
 }
 
 #[test]
-fn a_remote_that_answers_nothing_leaves_the_truth_for_later() {
+fn silent_remote_leaves_settling_for_later() {
     let world = World::bare(&any_git(), &[]);
     let a = world.agent("a");
     a.ok(&["acquire"]);
@@ -167,7 +167,7 @@ fn a_remote_that_answers_nothing_leaves_the_truth_for_later() {
 
 /// The connection breaks while the server is still at it, and what is tried again meets what was lost.
 #[test]
-fn acquiring_with_a_lost_answer_does_not_stand_in_its_own_way() {
+fn acquire_with_a_lost_answer_does_not_block_itself() {
     for remote in Remote::BOTH {
         let world = World::bare(&any_git(), &[]);
         let (once, twice) = (world.path("once"), world.path("twice"));
@@ -227,7 +227,7 @@ fn fickle(agent: &Agent<'_>, plan: &str) {
 
 /// That there is a gate is learned from its answer, and the answer to taking the lease was lost.
 #[test]
-fn a_gate_that_was_not_heard_is_found_out_while_settling() {
+fn gate_whose_answer_was_lost_is_discovered_while_settling() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -246,7 +246,7 @@ fn a_gate_that_was_not_heard_is_found_out_while_settling() {
 
 /// And one that is gone by the time that is found out.
 #[test]
-fn a_gate_that_went_away_meanwhile_does_not_stand_in_the_way() {
+fn gate_removed_meanwhile_does_not_block() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -263,7 +263,7 @@ fn a_gate_that_went_away_meanwhile_does_not_stand_in_the_way() {
 
 /// The lease has expired by the gate's clock, which is asked because this machine's is an hour behind.
 #[test]
-fn a_gate_that_does_not_answer_has_not_said_that_the_lease_is_held() {
+fn silent_gate_is_not_reported_as_held() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -286,7 +286,7 @@ fn a_gate_that_does_not_answer_has_not_said_that_the_lease_is_held() {
 
 /// Between the answer and what is written down of it there is no moment at which the lease is forgotten.
 #[test]
-fn a_client_that_is_killed_while_it_writes_down_the_answer_still_has_its_lease() {
+fn client_killed_while_storing_the_answer_still_has_its_lease() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -319,7 +319,7 @@ fn a_client_that_is_killed_while_it_writes_down_the_answer_still_has_its_lease()
 
 /// The lease is given back, the answer is lost, and somebody else takes it before that is found out.
 #[test]
-fn a_run_whose_release_was_not_heard_has_run() {
+fn run_with_a_lost_release_answer_still_counts_as_run() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -347,7 +347,7 @@ fn a_run_whose_release_was_not_heard_has_run() {
 
 /// What was sent is kept until it is known what became of it, whoever has the lease by then.
 #[test]
-fn a_push_that_landed_unheard_is_known_to_have_landed_when_the_lease_is_somebody_elses() {
+fn push_with_a_lost_answer_is_known_to_have_landed_after_a_takeover() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -365,7 +365,7 @@ fn a_push_that_landed_unheard_is_known_to_have_landed_when_the_lease_is_somebody
 }
 
 #[test]
-fn a_release_that_was_not_heard_is_released_when_it_is_asked_for_again() {
+fn release_with_a_lost_answer_is_released_on_retry() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -382,7 +382,7 @@ fn a_release_that_was_not_heard_is_released_when_it_is_asked_for_again() {
 
 /// What a push has moved is looked at by exact name and by the commit that it stood for when it was sent.
 #[test]
-fn a_push_that_landed_unheard_is_told_as_landed_whatever_is_beside_it() {
+fn push_with_a_lost_answer_is_reported_as_landed_despite_similar_refs_and_new_commits() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -408,7 +408,7 @@ fn a_push_that_landed_unheard_is_told_as_landed_whatever_is_beside_it() {
 }
 
 #[test]
-fn a_push_with_a_token_from_elsewhere_whose_answer_was_lost_is_not_called_unreachable() {
+fn own_token_push_with_a_lost_answer_is_not_reported_as_unreachable() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -427,7 +427,7 @@ fn a_push_with_a_token_from_elsewhere_whose_answer_was_lost_is_not_called_unreac
 
 /// Somebody's push is in the way for longer than the gate waits.
 #[test]
-fn a_lease_that_the_gate_has_no_time_to_take_back_is_not_left_in_silence() {
+fn lease_that_a_busy_gate_cannot_release_is_reported() {
     let world = Remote::Gate.world(&any_git());
     let a = world.agent("a");
     world.configure("fence.exempt", "tester");
@@ -450,7 +450,7 @@ fn a_lease_that_the_gate_has_no_time_to_take_back_is_not_left_in_silence() {
 
 /// Nobody answers: that is said, and stands in the status file.
 #[test]
-fn a_lease_that_cannot_be_given_back_is_not_left_in_silence() {
+fn lease_that_cannot_be_released_is_reported() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -466,7 +466,7 @@ fn a_lease_that_cannot_be_given_back_is_not_left_in_silence() {
 
 /// Asked to end while the gate is still at it: whatever becomes of it, no lease is left held.
 #[test]
-fn a_run_that_is_interrupted_while_it_takes_the_lease_leaves_none() {
+fn run_interrupted_while_acquiring_leaves_no_lease() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let a = world.agent("a");

@@ -4,7 +4,7 @@ use crate::support::{Pushed, Running, World, any_git, gits, story, wait_until};
 use std::fs;
 
 #[test]
-fn observe_refuses_nothing_records_everything_and_the_mark_never_goes_down() {
+fn observe_refuses_nothing_records_everything_and_never_lowers_the_mark() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.mode", "observe");
@@ -53,7 +53,7 @@ fn observe_refuses_nothing_records_everything_and_the_mark_never_goes_down() {
 }
 
 #[test]
-fn observe_lets_pushes_through_even_where_its_own_log_is_broken() {
+fn observe_admits_pushes_even_with_a_broken_log() {
     let world = World::new(&any_git());
     world.configure("fence.mode", "observe");
     fs::write(world.fence_file("audit.jsonl"), "").unwrap();
@@ -63,7 +63,7 @@ fn observe_lets_pushes_through_even_where_its_own_log_is_broken() {
 }
 
 #[test]
-fn off_is_off_and_says_so_once_in_the_log() {
+fn off_checks_nothing_and_is_recorded_once() {
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();
     world.configure("fence.mode", "off");
@@ -113,7 +113,7 @@ fn exempt_pushers_need_no_token_but_a_stale_one_is_still_refused() {
 
 /// Pushes without a token take the slot too, or settling would misread what they moved.
 #[test]
-fn a_tokenless_push_waits_for_the_one_in_flight_and_is_waited_for() {
+fn tokenless_push_takes_the_slot_like_any_other() {
     let world = World::new(&any_git());
     world.configure("fence.tokenless", "allow");
     world.configure("fence.wait", "200ms");
@@ -129,7 +129,7 @@ fn a_tokenless_push_waits_for_the_one_in_flight_and_is_waited_for() {
 }
 
 #[test]
-fn a_tie_is_let_through_where_a_holder_pushes_many_times_under_one_token() {
+fn at_or_above_admits_an_equal_token() {
     let world = World::new(&any_git());
     world.configure("fence.accept", "at-or-above");
     for _ in 0..3 {
@@ -140,7 +140,7 @@ fn a_tie_is_let_through_where_a_holder_pushes_many_times_under_one_token() {
 }
 
 #[test]
-fn a_token_too_far_above_the_mark_is_a_jump() {
+fn token_too_far_above_the_mark_is_a_jump() {
     let world = World::new(&any_git());
     world.configure("fence.maxJump", "10");
     world.push_token("main", "11").assert_refused("FENCE-JUMP");
@@ -195,7 +195,7 @@ fn named_fences_have_their_own_marks_and_slots() {
 }
 
 #[test]
-fn each_fence_is_spent_by_its_own_refs_alone() {
+fn token_of_a_fence_is_spent_only_by_its_own_refs() {
     let world = World::new(&any_git());
     world.configure("fence.deploy.refs", "refs/heads/deploy/*");
     world.write_hook("update", "case $1 in refs/heads/deploy/*) exit 1;; esac");
@@ -206,7 +206,7 @@ fn each_fence_is_spent_by_its_own_refs_alone() {
 }
 
 #[test]
-fn unguarded_refs_pass_untouched_and_leave_no_trace() {
+fn unguarded_refs_pass_and_leave_no_trace() {
     let world = World::new(&any_git());
     let before = fs::read(world.fence_file("audit.jsonl")).unwrap();
     world.push(&["HEAD:refs/notes/x"], &[]).assert_landed();
@@ -267,7 +267,7 @@ fn settings_come_from_every_level_of_gits_configuration() {
 }
 
 #[test]
-fn a_setting_that_does_not_parse_closes_the_gate_and_is_named() {
+fn setting_that_does_not_parse_closes_the_gate_and_is_named() {
     let world = World::new(&any_git());
     for (key, value) in [
         ("fence.mode", "of"),
@@ -288,7 +288,7 @@ fn a_setting_that_does_not_parse_closes_the_gate_and_is_named() {
 
 /// A fence that only watches must not let anybody past one that enforces.
 #[test]
-fn an_observing_fence_does_not_open_an_enforcing_one() {
+fn observing_fence_does_not_open_an_enforcing_one() {
     for observer in ["aaa", "zzz"] {
         let world = World::new(&any_git());
         world.configure(&format!("fence.{observer}.refs"), "refs/heads/watched/*");
@@ -327,7 +327,7 @@ fn an_observing_fence_does_not_open_an_enforcing_one() {
 }
 
 #[test]
-fn observing_ends_no_push_and_records_also_what_it_cannot_read() {
+fn observe_evicts_no_push_and_records_even_unreadable_ones() {
     let world = World::new(&any_git());
     world.configure("fence.mode", "observe");
     world.configure("fence.wait", "400ms");
@@ -347,7 +347,7 @@ fn observing_ends_no_push_and_records_also_what_it_cannot_read() {
 /// A push is let through under one set of settings and a fence is added while it is on its way: its
 /// refs may be that fence's now.
 #[test]
-fn a_push_from_before_a_change_of_settings_is_in_everybodys_way() {
+fn push_in_flight_during_a_settings_change_blocks_the_new_fence() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     world.configure("fence.wait", "200ms");
@@ -387,7 +387,7 @@ fn waiting_writes_nothing() {
 
 /// A trailer of long ago lies in what an exempt pusher tags, branches or merges. It was given for another push.
 #[test]
-fn exempt_people_tag_branch_and_merge_what_carries_an_old_trailer() {
+fn exempt_pushers_can_tag_branch_and_merge_commits_with_old_trailers() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.exempt", "tester");
@@ -436,7 +436,7 @@ fn exempt_people_tag_branch_and_merge_what_carries_an_old_trailer() {
 
 /// Where everybody may come without a token, clients that can only send trailers still mean theirs: in what they bring.
 #[test]
-fn where_tokenless_pushes_are_allowed_a_trailer_counts_in_what_the_push_brings() {
+fn tokenless_allow_reads_trailers_only_in_new_objects() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.tokenless", "allow");

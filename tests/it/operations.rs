@@ -27,7 +27,7 @@ fn hold_a_lease(world: &World, server: &Path) {
 }
 
 #[test]
-fn every_command_of_the_operations_page_does_its_work() {
+fn every_command_of_the_operations_page_works() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
     let commands = commands_in(&fs::read_to_string(page).unwrap());
     assert!(commands.len() > 10, "{} blocks", commands.len());

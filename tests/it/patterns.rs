@@ -21,7 +21,7 @@ const IMPOSSIBLE: [(&str, &str); 14] = [
 ];
 
 #[test]
-fn a_pattern_that_no_ref_can_match_closes_the_gate_and_is_named() {
+fn impossible_pattern_closes_the_gate_and_is_named() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "5").assert_landed();
@@ -40,7 +40,7 @@ fn a_pattern_that_no_ref_can_match_closes_the_gate_and_is_named() {
 }
 
 #[test]
-fn installing_refuses_a_pattern_that_no_ref_can_match() {
+fn install_refuses_an_impossible_pattern() {
     let world = World::bare(&any_git(), &[]);
     for (pattern, reason) in IMPOSSIBLE {
         let ran = world.hook_program().args(["install", "--refs", pattern]).arg(world.server()).output().unwrap();
@@ -60,7 +60,7 @@ fn findings(world: &World) -> Vec<(String, String)> {
 }
 
 #[test]
-fn doctor_warns_of_a_fence_that_guards_no_ref_that_exists() {
+fn doctor_warns_about_a_fence_that_guards_no_existing_ref() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.trunk.refs", "refs/heads/mian");

@@ -85,7 +85,7 @@ fn symbolic_refs_lead_into_the_fence(world: &World, token: u64) {
 }
 
 #[test]
-fn symbolic_refs_are_resolved_before_their_fence_is_chosen() {
+fn symbolic_refs_are_resolved_before_the_fence_is_chosen() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "5").assert_landed();
@@ -94,7 +94,7 @@ fn symbolic_refs_are_resolved_before_their_fence_is_chosen() {
 }
 
 #[test]
-fn refs_are_read_right_whether_packed_or_loose() {
+fn packed_and_loose_refs_are_read_correctly() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "5").assert_landed();
@@ -113,7 +113,7 @@ fn refs_are_read_right_whether_packed_or_loose() {
 }
 
 #[test]
-fn a_namespace_is_refused() {
+fn namespace_is_refused() {
     let world = World::new(&any_git());
     let mut push = world.push_command(&["HEAD:refs/heads/main"], &["fence-token=5"]);
     let pushed = push.arg("--receive-pack=git --namespace=ns receive-pack").output().unwrap();
@@ -189,7 +189,7 @@ fn push_to(world: &World, url: &str, branch: &str, token: &str) -> Pushed {
 }
 
 #[test]
-fn the_receive_pack_is_found_behind_the_daemon_and_by_a_pusher_that_is_not_git() {
+fn receive_pack_is_found_behind_git_daemon_and_with_a_raw_client() {
     for git in gits() {
         let world = World::new(&git);
         let (_server, url) = daemon(&world);
@@ -226,7 +226,7 @@ fn the_receive_pack_is_found_behind_the_daemon_and_by_a_pusher_that_is_not_git()
 
 /// What sshd does: it hands the command to the user's shell, or to git-shell.
 #[test]
-fn the_receive_pack_is_found_behind_ssh_with_a_login_shell_or_git_shell() {
+fn receive_pack_is_found_behind_ssh_with_a_login_shell_or_git_shell() {
     for git in gits() {
         for shell in ["sh -c \"$2\"", "git shell -c \"$2\""] {
             let world = World::new(&git);
@@ -255,7 +255,7 @@ fn the_receive_pack_is_found_behind_ssh_with_a_login_shell_or_git_shell() {
 }
 
 #[test]
-fn the_receive_pack_is_found_behind_http() {
+fn receive_pack_is_found_behind_http() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -295,7 +295,7 @@ fn http_server(world: &World) -> (Server, String) {
 }
 
 #[test]
-fn a_path_with_spaces_and_quotes_is_a_path_like_any_other() {
+fn path_with_spaces_and_quotes_works() {
     let world = World::new(&any_git());
     let odd = world.path("it's an odd \"name\".git");
     fs::rename(world.server(), &odd).unwrap();

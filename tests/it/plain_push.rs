@@ -123,7 +123,7 @@ fn assert_tokens_that_moved(world: &World, remote: Remote, tokens: &[u64]) {
 const COMMIT: &str = "git commit -q --allow-empty -m more\n";
 
 #[test]
-fn ten_plain_pushes_in_a_row_land_each_with_a_token_of_its_own() {
+fn ten_plain_pushes_land_each_with_its_own_token() {
     for git in gits() {
         for (remote, init) in Remote::BOTH.into_iter().flat_map(|to| [(to, &[][..]), (to, &["--object-format=sha256"])])
         {
@@ -156,7 +156,7 @@ fn pushes_of_one_run_wait_for_each_other() {
 }
 
 #[test]
-fn the_command_gets_to_know_its_lease_and_not_its_secret() {
+fn command_gets_its_lease_but_not_its_secret() {
     let world = bare();
     let all = ok_under_lease(&world, 0, "env; cat \"$GIT_FENCE_DIR/lease.json\" >../lease.json");
     for line in ["GIT_FENCE=repo", "GIT_FENCE_TOKEN=1", "GIT_FENCE_OWNER=ours", "GIT_FENCE_REMOTE=origin"] {
@@ -169,7 +169,7 @@ fn the_command_gets_to_know_its_lease_and_not_its_secret() {
 }
 
 #[test]
-fn outside_of_the_command_nothing_changes() {
+fn nothing_changes_outside_the_command() {
     let world = bare();
     let config = fs::read(world.path("work/.git/config")).unwrap();
     ok_under_lease(&world, 1, &format!("{COMMIT} git push -q"));
@@ -185,7 +185,7 @@ fn outside_of_the_command_nothing_changes() {
 }
 
 #[test]
-fn whatever_git_push_can_do_it_does_under_the_lease() {
+fn every_form_of_git_push_works_under_the_lease() {
     for remote in Remote::BOTH {
         let world = world_of(remote, &any_git(), &[]);
         let server = |name: &str| world.server_ref(name).is_some();
@@ -219,7 +219,7 @@ fn whatever_git_push_can_do_it_does_under_the_lease() {
 }
 
 #[test]
-fn a_mirror_leaves_the_leases_alone() {
+fn mirror_push_leaves_the_leases_alone() {
     let world = bare();
     world.ok(world.git("work").args(["push", "-q", "origin", "HEAD:refs/heads/there-only"]));
     let said = ok_under_lease(&world, 1, "git push --mirror origin 2>&1");
@@ -242,7 +242,7 @@ fn a_mirror_leaves_the_leases_alone() {
 
 /// It did not move, and nothing is shown to have.
 #[test]
-fn a_lease_that_a_mirror_leaves_out_is_shown_as_nothing_new() {
+fn lease_skipped_by_a_mirror_push_is_not_shown_as_moved() {
     for git in gits() {
         let world = world_of(Remote::Bare, &git, &[]);
         world.ok(world.git("work").args(["update-ref", "refs/fence/other/lease", "HEAD"]));
@@ -259,7 +259,7 @@ fn a_lease_that_a_mirror_leaves_out_is_shown_as_nothing_new() {
 }
 
 #[test]
-fn what_git_would_refuse_is_refused_in_gits_words() {
+fn refusals_by_git_keep_gits_wording() {
     let world = bare();
     let main = world.server_ref("refs/heads/main").unwrap();
     refused_under_lease(&world, "git commit -q --amend --allow-empty -m other; git push", "(non-fast-forward)");
@@ -284,7 +284,7 @@ fn what_git_would_refuse_is_refused_in_gits_words() {
 }
 
 #[test]
-fn somebody_elses_reason_is_passed_on_and_no_token_is_spent() {
+fn refusal_by_another_hook_is_passed_on_and_spends_no_token() {
     let world = bare();
     world.write_hook("update", "[ $1 != refs/heads/closed ] || { echo 'closed for the winter'; exit 1; }");
     let said =
@@ -309,7 +309,7 @@ fn push_options_reach_the_server() {
 }
 
 #[test]
-fn a_dry_run_spends_nothing() {
+fn dry_run_spends_nothing() {
     let world = bare();
     let said = ok_under_lease(&world, 0, "git push --dry-run origin HEAD:refs/heads/a 2>&1");
     assert!(said.contains("[new branch]"), "{said}");
@@ -319,7 +319,7 @@ fn a_dry_run_spends_nothing() {
 }
 
 #[test]
-fn the_client_hook_runs_once() {
+fn pre_push_hook_runs_once() {
     let world = bare();
     write_script(&world.path("work/.git/hooks/pre-push"), "echo ran >>\"$GIT_DIR\"/ran; cat >/dev/null");
     ok_under_lease(&world, 1, "GIT_DIR=$PWD/.git; export GIT_DIR; git push -q origin HEAD:refs/heads/a");
@@ -330,7 +330,7 @@ fn the_client_hook_runs_once() {
 }
 
 #[test]
-fn a_push_url_that_is_written_down_is_fenced_and_fetches_go_on() {
+fn explicit_push_url_is_fenced_and_fetches_still_work() {
     for same in [false, true] {
         let world = bare();
         let url = if same { world.server() } else { world.path("reading.git") };
@@ -360,7 +360,7 @@ fn a_push_url_that_is_written_down_is_fenced_and_fetches_go_on() {
 }
 
 #[test]
-fn another_repository_whose_url_begins_the_same_is_left_alone() {
+fn repository_with_a_common_url_prefix_is_left_alone() {
     let world = bare();
     for name in ["server.git-infra", "elsewhere.git"] {
         world.ok(world.git(".").args(["init", "-q", "--bare", name]));
@@ -389,7 +389,7 @@ fn another_repository_whose_url_begins_the_same_is_left_alone() {
 }
 
 #[test]
-fn the_users_own_spellings_lead_through_the_fence() {
+fn users_own_url_spellings_are_fenced() {
     let world = bare();
     let settings = [
         ("remote.origin.url", "../server.git".to_owned()),
@@ -438,7 +438,7 @@ fn another_clone_and_another_worktree_push_under_the_same_lease() {
 }
 
 #[test]
-fn a_relative_url_means_another_repository_elsewhere() {
+fn relative_url_in_another_clone_is_another_repository() {
     let world = bare();
     world.ok(world.git("work").args(["config", "remote.origin.url", "../server.git"]));
     fs::create_dir(world.path("deep")).unwrap();
@@ -484,7 +484,7 @@ fn shallow_and_partial_clones_push_and_fetch() {
 }
 
 #[test]
-fn a_lost_lease_stops_every_plain_push() {
+fn lost_lease_stops_every_plain_push() {
     for remote in Remote::BOTH {
         let world = world_of(remote, &any_git(), &[]);
         world.configure("fence.allowRevoke", "tester");
@@ -520,7 +520,7 @@ fn a_lost_lease_stops_every_plain_push() {
 }
 
 #[test]
-fn a_command_that_outlives_its_lease_pushes_nothing() {
+fn command_that_outlives_its_lease_pushes_nothing() {
     for remote in Remote::BOTH {
         // It gives the lease back itself.
         let world = world_of(remote, &any_git(), &[]);
@@ -547,7 +547,7 @@ fn a_command_that_outlives_its_lease_pushes_nothing() {
 }
 
 #[test]
-fn names_that_are_not_ascii_or_not_even_text_are_pushed() {
+fn non_ascii_and_non_utf8_names_are_pushed() {
     let world = bare();
     ok_under_lease(
         &world,
@@ -566,7 +566,7 @@ fn names_that_are_not_ascii_or_not_even_text_are_pushed() {
 }
 
 #[test]
-fn a_push_makes_two_connections() {
+fn plain_push_makes_two_connections() {
     let world = bare();
     let trace = world.path("trace");
     ok_under_lease(&world, 1, &format!("{COMMIT} GIT_TRACE={} git push -q", sh(&trace)));
@@ -579,7 +579,7 @@ fn a_push_makes_two_connections() {
 }
 
 #[test]
-fn a_remote_with_several_push_urls_is_fenced_where_the_lease_is() {
+fn remote_with_several_push_urls_is_fenced_at_the_lease() {
     let world = bare();
     world.ok(world.git(".").args(["init", "-q", "--bare", "backup.git"]));
     world.ok(world.git("work").args(["remote", "set-url", "--add", "--push", "origin"]).arg(world.server()));
@@ -595,7 +595,7 @@ fn a_remote_with_several_push_urls_is_fenced_where_the_lease_is() {
 }
 
 #[test]
-fn large_files_of_git_lfs_reach_the_server() {
+fn git_lfs_objects_reach_the_server() {
     if lacks(&[Need::GitLfs]) {
         return;
     }
@@ -620,7 +620,7 @@ fn large_files_of_git_lfs_reach_the_server() {
 }
 
 #[test]
-fn what_the_gate_said_is_the_reason() {
+fn gates_refusal_is_the_reason_shown_by_git() {
     let world = bare();
     world.configure("receive.advertisePushOptions", "true");
     let json = r#"{"verdict":"rejected","code":"FENCE-BUSY","fence":"repo","token":1,"retryable":true}"#;
@@ -634,7 +634,7 @@ fn what_the_gate_said_is_the_reason() {
 }
 
 #[test]
-fn a_run_inside_a_run_pushes_under_both_leases() {
+fn nested_runs_push_under_both_leases() {
     let world = bare();
     world.ok(world.git(".").args(["clone", "-q", "--bare"]).arg(world.server()).arg("second.git"));
     world.ok(world.git("work").args(["remote", "add", "second"]).arg(world.path("second.git")));
@@ -652,7 +652,7 @@ fn a_run_inside_a_run_pushes_under_both_leases() {
 }
 
 #[test]
-fn git_fence_push_in_a_mirror_brings_no_lease_into_it() {
+fn git_fence_push_creates_no_lease_refs_in_a_mirror() {
     let world = bare();
     world.ok(world.git(".").args(["clone", "-q", "--mirror"]).arg(world.server()).arg("mirror.git"));
     world.ok(fence(&world, "mirror.git").args(["push", "origin", "main:refs/heads/a"]));
@@ -662,7 +662,7 @@ fn git_fence_push_in_a_mirror_brings_no_lease_into_it() {
 }
 
 #[test]
-fn a_list_of_allowed_protocols_is_kept() {
+fn allowed_protocols_are_kept() {
     let world = bare();
     let script = "git push -q origin HEAD:refs/heads/a; git ls-remote ext::false && exit 9 || true";
     world.ok(run_in(&world, "work", &[], script).env("GIT_ALLOW_PROTOCOL", "file"));
@@ -671,7 +671,7 @@ fn a_list_of_allowed_protocols_is_kept() {
 
 /// The server dies with the lease and one of two branches moved: git hears which is there and which is not.
 #[test]
-fn of_a_push_that_landed_in_part_each_ref_is_told_as_it_is() {
+fn each_ref_of_a_push_that_landed_in_part_is_reported() {
     let world = bare();
     let moves = "mv refs/fence/repo/lease.lock refs/fence/repo/lease; mv refs/heads/a.lock refs/heads/a; kill -9 $PPID";
     // The lease itself is taken and given back as ever.

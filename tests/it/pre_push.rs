@@ -33,7 +33,7 @@ fn commit(agent: &Agent<'_>) -> String {
 const ABSENT: &str = "0000000000000000000000000000000000000000";
 
 #[test]
-fn the_pre_push_hook_runs_once_with_what_git_gives_it() {
+fn pre_push_hook_runs_once_with_gits_input() {
     for git in gits() {
         for remote in Remote::BOTH {
             let world = remote.world(&git);
@@ -81,7 +81,7 @@ fn the_pre_push_hook_runs_once_with_what_git_gives_it() {
 }
 
 #[test]
-fn what_the_pre_push_hook_refuses_has_not_landed_and_that_is_said() {
+fn refusal_by_the_pre_push_hook_is_reported_as_not_sent() {
     for git in gits() {
         for remote in Remote::BOTH {
             let world = remote.world(&git);
@@ -111,7 +111,7 @@ fn what_the_pre_push_hook_refuses_has_not_landed_and_that_is_said() {
 
 /// A hook that is there and may not be run is none, as for git; and one may be configured elsewhere.
 #[test]
-fn the_hook_is_where_git_looks_for_it() {
+fn pre_push_hook_is_found_where_git_looks_for_it() {
     let world = World::bare(&any_git(), &[]);
     let a = watched(&world, "a");
     let own = a.path(".git/hooks/pre-push");
@@ -128,7 +128,7 @@ fn the_hook_is_where_git_looks_for_it() {
 }
 
 #[test]
-fn what_was_never_sent_is_known_not_to_have_landed() {
+fn unsent_push_is_known_not_to_have_landed() {
     for git in gits() {
         for remote in Remote::BOTH {
             let world = remote.world(&git);
@@ -163,7 +163,7 @@ fn what_was_never_sent_is_known_not_to_have_landed() {
 
 /// The server's words come from the server, however much they look like those of a git that did not get there.
 #[test]
-fn what_a_server_says_of_its_own_remote_is_not_said_of_ours() {
+fn servers_message_about_its_own_remote_is_not_ours() {
     let world = World::new(&any_git());
     let a = world.agent("a");
     world.write_hook(

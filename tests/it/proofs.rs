@@ -59,7 +59,7 @@ fn no_secret_is_in_any_push_option() {
 
 /// Anybody who may read the repository fetches the records, with the proofs that were shown in them.
 #[test]
-fn what_everybody_can_fetch_moves_nothing() {
+fn fetched_proofs_move_nothing() {
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);
@@ -93,7 +93,7 @@ fn what_everybody_can_fetch_moves_nothing() {
 
 /// Let through by the gate and declined after it: nothing has landed, so nothing is used up.
 #[test]
-fn a_move_that_was_declined_is_made_again_with_the_same_proof() {
+fn declined_move_is_retried_with_the_same_proof() {
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);
@@ -125,7 +125,7 @@ fn a_move_that_was_declined_is_made_again_with_the_same_proof() {
 
 /// What the next proof is made of is on disk before the server hears anything.
 #[test]
-fn a_client_that_dies_while_it_sends_can_prove_what_it_has_taken() {
+fn client_that_died_while_sending_can_prove_its_lease() {
     let world = World::new(&any_git());
     let a = world.agent("a");
     let seen = world.path("seen");
@@ -139,7 +139,7 @@ fn a_client_that_dies_while_it_sends_can_prove_what_it_has_taken() {
 
 /// A takeover that lands in part: the beat is another's by then, and the holder goes on from what the gate has heard.
 #[test]
-fn a_beat_that_is_somebody_elses_does_not_end_the_holders_chain() {
+fn foreign_beat_does_not_break_the_holders_chain() {
     let world = World::new(&any_git());
     let a = world.agent("a");
     let lease = LeaseOf::repo(&world);
@@ -155,7 +155,7 @@ fn a_beat_that_is_somebody_elses_does_not_end_the_holders_chain() {
 
 /// It keeps its one secret and its push options. A new ownership is not taken like that any more.
 #[test]
-fn a_lease_of_the_format_before_goes_on_until_it_ends() {
+fn lease_of_the_previous_format_works_until_it_ends() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         world.configure("receive.advertisePushOptions", "true");
@@ -220,7 +220,7 @@ fn as_taken_before(world: &World, a: &Clone<'_>) -> String {
 
 /// Everybody on the machine sees the arguments of a process, so it is in none of these either.
 #[test]
-fn a_lease_that_the_client_of_the_version_before_has_taken_is_its_clones_until_it_ends() {
+fn lease_acquired_by_the_previous_version_stays_valid_in_its_clone() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         world.configure("receive.advertisePushOptions", "true");

@@ -49,7 +49,7 @@ const WAYS: [&str; 8] = [
 ];
 
 #[test]
-fn an_explicit_push_url_is_fenced_in_every_clone_and_worktree() {
+fn explicit_push_url_is_fenced_in_every_clone_and_worktree() {
     for git in gits() {
         let world = world_of(&git);
         for way in WAYS {
@@ -63,7 +63,7 @@ fn an_explicit_push_url_is_fenced_in_every_clone_and_worktree() {
 }
 
 #[test]
-fn a_path_that_leads_there_in_another_way_is_fenced() {
+fn alternative_path_to_the_remote_is_fenced() {
     for git in gits() {
         let world = world_of(&git);
         fenced(&world, &[], 1, "git push -q ../server.git HEAD:refs/heads/relative");
@@ -90,7 +90,7 @@ fn a_path_that_leads_there_in_another_way_is_fenced() {
 }
 
 #[test]
-fn who_lost_its_lease_lands_nothing_by_an_explicit_push_url() {
+fn lost_lease_lands_nothing_through_an_explicit_push_url() {
     for git in gits() {
         let world = world_of(&git);
         let (a, other) = (agent(&world), Agent { world: &world, name: "other".to_owned() });
@@ -121,7 +121,7 @@ fn who_lost_its_lease_lands_nothing_by_an_explicit_push_url() {
 
 /// All of them find the helper in their way.
 #[test]
-fn whatever_reads_from_the_remote_goes_on_as_before() {
+fn reads_from_the_remote_work_as_before() {
     for git in gits() {
         let world = world_of(&git);
         world.configure("uploadpack.allowFilter", "true");
@@ -165,7 +165,7 @@ fn whatever_reads_from_the_remote_goes_on_as_before() {
 }
 
 #[test]
-fn the_helper_is_in_the_way_of_fetches_only_where_it_has_to_be() {
+fn helper_handles_fetches_only_where_necessary() {
     let shown = "git remote get-url origin; git remote get-url --push origin";
     for remote in Remote::BOTH {
         let git = gits().remove(0);

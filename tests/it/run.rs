@@ -108,7 +108,7 @@ fn take_over(agent: &Agent<'_>, options: &[&str], script: &str) {
 }
 
 #[test]
-fn of_two_runs_at_once_one_works_and_the_other_leaves() {
+fn one_of_two_concurrent_runs_works_and_the_other_skips() {
     for (remote, rounds) in [(Remote::Gate, 50), (Remote::Bare, 10)] {
         let world = remote.world(&any_git());
         let agents = [world.agent("a"), world.agent("b")];
@@ -155,7 +155,7 @@ fn of_two_runs_at_once_one_works_and_the_other_leaves() {
 /// The heartbeat is frozen past the TTL, somebody else takes over and writes, and then the command of
 /// the first pushes.
 #[test]
-fn a_holder_that_slept_past_its_lease_is_refused_by_the_remote() {
+fn holder_that_slept_past_its_lease_is_refused_by_the_remote() {
     for remote in Remote::BOTH {
         for push in ["git push", "git fence push"] {
             let world = remote.world(&any_git());
@@ -191,7 +191,7 @@ fn a_holder_that_slept_past_its_lease_is_refused_by_the_remote() {
 }
 
 #[test]
-fn the_status_file_of_a_lost_run_says_who_has_the_lease() {
+fn status_file_of_a_lost_run_names_the_new_holder() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (zombie, next) = (world.agent("zombie"), world.agent("next"));
@@ -211,7 +211,7 @@ fn the_status_file_of_a_lost_run_says_who_has_the_lease() {
 
 /// The zombie is frozen inside its push: the server is slow to update, and meanwhile the lease goes on.
 #[test]
-fn a_holder_frozen_inside_its_push_does_not_land_after_its_successor() {
+fn holder_frozen_inside_its_push_does_not_land_after_its_successor() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (zombie, next) = (world.agent("zombie"), world.agent("next"));
@@ -272,7 +272,7 @@ fn zombie_is_late(world: &World) -> bool {
 }
 
 #[test]
-fn a_zombie_that_picks_the_next_number_by_hand_is_refused() {
+fn stale_holder_that_guesses_the_next_token_is_refused() {
     let world = World::new(&any_git());
     let (zombie, next) = (world.agent("zombie"), world.agent("next"));
     let run = holding(&zombie, &["--ttl", "1s"], "true");
@@ -294,7 +294,7 @@ fn a_zombie_that_picks_the_next_number_by_hand_is_refused() {
 }
 
 #[test]
-fn killing_run_ends_its_command_and_the_next_gets_in_when_the_lease_expires() {
+fn next_run_starts_when_the_lease_of_a_killed_run_expires() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (first, next) = (world.agent("first"), world.agent("next"));
@@ -316,7 +316,7 @@ fn killing_run_ends_its_command_and_the_next_gets_in_when_the_lease_expires() {
 }
 
 #[test]
-fn a_wedged_command_is_ended_and_the_lease_goes() {
+fn stalled_command_is_ended_and_the_lease_released() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (wedged, next) = (world.agent("wedged"), world.agent("next"));
@@ -333,7 +333,7 @@ fn a_wedged_command_is_ended_and_the_lease_goes() {
 }
 
 #[test]
-fn a_command_that_overruns_is_ended_and_the_lease_goes() {
+fn overrunning_command_is_ended_and_the_lease_released() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     let ended = agent.run(&["--max-hold", "1s"], "exec sleep 1000").output().unwrap();
@@ -343,7 +343,7 @@ fn a_command_that_overruns_is_ended_and_the_lease_goes() {
 }
 
 #[test]
-fn one_who_waits_for_the_lease_can_be_interrupted() {
+fn waiting_run_can_be_interrupted() {
     let world = World::bare(&any_git(), &[]);
     let (first, second) = (world.agent("first"), world.agent("second"));
     first.ok(&["acquire", "--ttl", "1h"]);
@@ -362,7 +362,7 @@ fn one_who_waits_for_the_lease_can_be_interrupted() {
 
 /// Progress keeps it going, and reaches the remote.
 #[test]
-fn progress_is_told_with_the_heartbeat() {
+fn progress_is_sent_with_the_heartbeat() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     let script =
@@ -378,7 +378,7 @@ fn progress_is_told_with_the_heartbeat() {
 }
 
 #[test]
-fn exit_codes_are_those_that_are_documented() {
+fn exit_codes_are_as_documented() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)] {
@@ -407,7 +407,7 @@ fn exit_codes_are_those_that_are_documented() {
 }
 
 #[test]
-fn a_run_inside_a_run_on_the_same_fence_fails_at_once() {
+fn nested_run_on_the_same_fence_fails_at_once() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     let script =
@@ -419,7 +419,7 @@ fn a_run_inside_a_run_on_the_same_fence_fails_at_once() {
 }
 
 #[test]
-fn the_first_free_one_of_several_is_taken() {
+fn first_free_fence_of_several_is_taken() {
     let world = World::bare(&any_git(), &[]);
     let (first, second) = (world.agent("first"), world.agent("second"));
     let run = holding(&first, &["--fence", "one"], "true");
@@ -436,7 +436,7 @@ fn the_first_free_one_of_several_is_taken() {
 }
 
 #[test]
-fn holding_on_lets_a_late_second_machine_find_it_held() {
+fn min_hold_lets_a_late_second_machine_find_the_lease_held() {
     let world = World::bare(&any_git(), &[]);
     let (first, second) = (world.agent("first"), world.agent("second"));
     let ended = world.path("ended");
@@ -453,7 +453,7 @@ fn holding_on_lets_a_late_second_machine_find_it_held() {
 }
 
 #[test]
-fn signals_reach_the_command_and_the_lease_is_given_back() {
+fn signals_reach_the_command_and_the_lease_is_released() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     for (name, code) in [("TERM", 143), ("HUP", 129), ("INT", 130), ("QUIT", 131)] {
@@ -476,7 +476,7 @@ fn signals_reach_the_command_and_the_lease_is_given_back() {
 
 /// Giving it back takes longer than it is from one heartbeat to the next. One that came now would fight the successor.
 #[test]
-fn the_heartbeat_has_ended_before_the_lease_is_given_back() {
+fn heartbeat_stops_before_the_lease_is_released() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     world.write_hook(
@@ -497,7 +497,7 @@ fn the_heartbeat_has_ended_before_the_lease_is_given_back() {
 
 /// The upload takes longer than the TTL. The heartbeat goes on beside it, over connections of its own.
 #[test]
-fn an_upload_that_outlasts_heartbeats_lands_with_the_lease_alive_throughout() {
+fn long_upload_lands_while_heartbeats_keep_the_lease_alive() {
     if lacks(&[Need::Python]) {
         return;
     }
@@ -535,7 +535,7 @@ fn an_upload_that_outlasts_heartbeats_lands_with_the_lease_alive_throughout() {
 }
 
 #[test]
-fn a_command_that_will_not_end_is_killed_when_its_lease_is_lost() {
+fn command_that_ignores_sigterm_is_killed_when_its_lease_is_lost() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         if remote == Remote::Gate {
@@ -564,7 +564,7 @@ fn a_command_that_will_not_end_is_killed_when_its_lease_is_lost() {
 /// A remote that is gone for a while does no harm as long as the lease lasts; one that stays away ends
 /// the command before the lease does.
 #[test]
-fn a_remote_that_stays_away_is_the_end_of_the_lease() {
+fn lease_is_lost_if_the_remote_stays_unreachable() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     let away = world.path("away.git");
@@ -583,7 +583,7 @@ fn a_remote_that_stays_away_is_the_end_of_the_lease() {
 /// What a run has left behind and what belongs to none any more must not help itself to a new lease:
 /// it would go on with what it believed before, and write over its successor.
 #[test]
-fn what_outlives_its_run_gets_no_lease_of_its_own() {
+fn process_that_outlives_its_run_gets_no_lease_of_its_own() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (zombie, next) = (world.agent("zombie"), world.agent("next"));
@@ -610,7 +610,7 @@ fn what_outlives_its_run_gets_no_lease_of_its_own() {
 
 /// A remote that takes a connection and never answers.
 #[test]
-fn a_run_that_waits_for_a_mute_remote_can_be_ended_and_holds_up_nobody() {
+fn run_waiting_for_a_silent_remote_can_be_ended_and_blocks_nobody() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     let mute = world.path("mute.sh");

@@ -7,7 +7,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_huge_token_on_a_forbidden_branch_locks_nobody_out_and_can_be_used_again() {
+fn huge_token_on_a_forbidden_branch_locks_nobody_out_and_stays_usable() {
     for git in gits() {
         let world = World::new(&git);
         world.write_hook("update", "case $1 in refs/heads/forbidden) echo no >&2; exit 1;; esac");
@@ -29,7 +29,7 @@ fn a_huge_token_on_a_forbidden_branch_locks_nobody_out_and_can_be_used_again() {
 }
 
 #[test]
-fn a_push_that_git_declines_after_the_gate_spends_nothing() {
+fn push_declined_after_the_gate_spends_nothing() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("receive.denyNonFastForwards", "true");
@@ -46,7 +46,7 @@ fn a_push_that_git_declines_after_the_gate_spends_nothing() {
 }
 
 #[test]
-fn a_push_that_moves_some_of_its_refs_spends_its_token() {
+fn push_that_moves_some_of_its_refs_spends_its_token() {
     for git in gits() {
         let world = World::new(&git);
         world.write_hook("update", "case $1 in refs/heads/no*) exit 1;; esac");
@@ -67,7 +67,7 @@ fn a_push_that_moves_some_of_its_refs_spends_its_token() {
 /// where the fence only observes, git declines it. Compared with what the ref was when nine came, it would look as if
 /// nine had moved it.
 #[test]
-fn a_push_that_waited_is_compared_with_the_refs_as_they_are_when_its_turn_comes() {
+fn old_values_are_read_after_waiting() {
     for (git, mode) in gits().iter().flat_map(|git| [(git, "enforce"), (git, "observe")]) {
         let world = World::new(git);
         world.configure("fence.mode", mode);
@@ -96,7 +96,7 @@ fn a_push_that_waited_is_compared_with_the_refs_as_they_are_when_its_turn_comes(
 }
 
 #[test]
-fn lies_about_old_values_get_no_further() {
+fn false_old_values_are_refused() {
     for git in gits() {
         lies_are_refused_at_once(&World::new(&git));
         let observes = World::new(&git);
@@ -170,7 +170,7 @@ fn lies_spend_nothing(world: &World) {
 /// Were the slot of a push freed because "its refs show their new values", although one of them had its new value from
 /// the start, the next could go on while this one, stalled and still alive, may yet write.
 #[test]
-fn a_stalled_push_to_where_a_ref_is_already_keeps_its_slot() {
+fn stalled_push_to_the_current_value_keeps_its_slot() {
     for git in gits() {
         let world = World::new(&git);
         world.push(&["HEAD:refs/heads/t5"], &["fence-token=5"]).assert_landed();
@@ -194,7 +194,7 @@ fn a_stalled_push_to_where_a_ref_is_already_keeps_its_slot() {
 /// 800 refs and one lie: git would decline that one, and its receive-pack then wait without end for somebody to read the
 /// report, alive and with a ref that never moves.
 #[test]
-fn a_client_that_lies_and_freezes_holds_nobody_up() {
+fn frozen_client_with_a_false_old_value_blocks_nobody() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "5").assert_landed();
@@ -213,7 +213,7 @@ fn a_client_that_lies_and_freezes_holds_nobody_up() {
 }
 
 #[test]
-fn a_ref_named_twice_is_refused() {
+fn ref_named_twice_is_refused() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     let tip = world.server_ref("refs/heads/main").unwrap();

@@ -23,7 +23,7 @@ fn tokens_that_landed(world: &World) -> Vec<u64> {
 }
 
 #[test]
-fn a_post_receive_that_deletes_what_was_pushed_brings_no_token_back() {
+fn post_receive_that_deletes_the_pushed_ref_revives_no_token() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         world.write_hook("post-receive", TAKES_THE_BRANCH_AWAY);
@@ -40,7 +40,7 @@ fn a_post_receive_that_deletes_what_was_pushed_brings_no_token_back() {
 }
 
 #[test]
-fn a_ref_that_an_operator_puts_back_brings_no_token_back() {
+fn ref_reset_by_an_operator_revives_no_token() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "19").assert_landed();
@@ -53,7 +53,7 @@ fn a_ref_that_an_operator_puts_back_brings_no_token_back() {
 }
 
 #[test]
-fn a_gate_that_was_off_for_a_while_brings_no_token_back() {
+fn gate_switched_off_for_a_while_revives_no_token() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "39").assert_landed();
@@ -69,7 +69,7 @@ fn a_gate_that_was_off_for_a_while_brings_no_token_back() {
 
 /// Of a push of which git never gave word, too: its refs are looked at while they are what it made of them.
 #[test]
-fn a_gate_that_goes_off_settles_first() {
+fn gate_settles_before_it_is_switched_off() {
     let world = World::new(&any_git());
     world.push_token("main", "39").assert_landed();
     let before = world.server_ref("refs/heads/main").unwrap();
@@ -92,7 +92,7 @@ fn uninstall_settles_first() {
 
 /// What a push costs must not depend on the past of other fences.
 #[test]
-fn finished_pushes_of_other_fences_do_not_pile_up() {
+fn finished_pushes_of_other_fences_do_not_accumulate() {
     let world = World::new(&any_git());
     world.configure("fence.deploy.refs", "refs/heads/deploy/*");
     world.companion_never_runs();
@@ -104,7 +104,7 @@ fn finished_pushes_of_other_fences_do_not_pile_up() {
 
 /// Nobody has to push once more for the log, the figures and the status to tell the same.
 #[test]
-fn log_figures_and_status_tell_the_same_as_soon_as_the_push_has_ended() {
+fn log_stats_and_status_agree_as_soon_as_the_push_ends() {
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();
     let settled = world.events("push.settled");
@@ -119,7 +119,7 @@ fn log_figures_and_status_tell_the_same_as_soon_as_the_push_has_ended() {
 
 /// Git lists what it was asked to leave where it is, too.
 #[test]
-fn a_ref_that_git_lists_and_that_did_not_move_spends_nothing() {
+fn ref_listed_by_git_but_not_moved_spends_nothing() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "5").assert_landed();
@@ -136,7 +136,7 @@ fn without_room(world: &World) {
 }
 
 #[test]
-fn a_companion_without_room_in_the_log_leaves_word_and_the_next_one_writes_it_down() {
+fn companion_on_a_full_disk_keeps_the_report_in_the_mutex_for_the_next_push() {
     let world = World::new(&any_git());
     let companion = fs::read(world.hook("post-receive")).unwrap();
     (1..5).for_each(|token| world.push_token("main", &token.to_string()).assert_landed());
@@ -156,7 +156,7 @@ fn a_companion_without_room_in_the_log_leaves_word_and_the_next_one_writes_it_do
 
 /// Until git 2.50 refs are updated one by one, each after its update hook.
 #[test]
-fn what_a_stalled_push_has_moved_already_is_seen_by_whoever_waits() {
+fn waiting_push_records_refs_that_a_stalled_push_has_moved() {
     for git in gits().into_iter().filter(|git| git.version < (2, 51)) {
         let world = World::new(&git);
         world.configure("fence.wait", "10m");
@@ -184,7 +184,7 @@ fn what_a_stalled_push_has_moved_already_is_seen_by_whoever_waits() {
 
 /// The bounded form takes a push to be over when its time has passed. When it lands after all, that is put right.
 #[test]
-fn a_push_that_was_settled_too_early_is_recorded_as_landed_late() {
+fn push_settled_too_early_is_recorded_as_landed_late() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.receivePack", "none");
@@ -212,7 +212,7 @@ fn a_push_that_was_settled_too_early_is_recorded_as_landed_late() {
 }
 
 #[test]
-fn where_the_receive_pack_cannot_be_seen_the_push_is_found_by_its_refs() {
+fn companion_finds_its_push_by_refs_if_the_receive_pack_cannot_be_seen() {
     let world = World::new(&any_git());
     world.configure("fence.receivePack", "none");
     world.push_token("main", "5").assert_landed();
@@ -222,7 +222,7 @@ fn where_the_receive_pack_cannot_be_seen_the_push_is_found_by_its_refs() {
 
 /// A queue that takes in what was pushed by a push of its own.
 #[test]
-fn a_post_receive_may_push_to_its_own_repository() {
+fn post_receive_may_push_to_its_own_repository() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         world.write_hook(
@@ -239,7 +239,7 @@ fn a_post_receive_may_push_to_its_own_repository() {
 
 /// Nothing of ours is waited for where nothing of ours is pushed to, and nothing is said of it.
 #[test]
-fn a_push_to_unguarded_refs_and_one_while_the_gate_is_off_leave_no_line() {
+fn unguarded_pushes_and_pushes_in_off_mode_leave_no_line() {
     let world = World::new(&any_git());
     world.push(&["HEAD:refs/unguarded/x"], &[]).assert_landed();
     assert_eq!(world.audit().len(), 1, "the log has begun, and nothing else");
@@ -251,7 +251,7 @@ fn a_push_to_unguarded_refs_and_one_while_the_gate_is_off_leave_no_line() {
 
 /// The companion is killed at its first system call, at its second, and so on: git goes on, and the next push finds out.
 #[test]
-fn a_companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
+fn companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -277,7 +277,7 @@ fn a_companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
 
 /// What is lost with the power is settled by the refs that survive: it needs no sync, no process and no object.
 #[test]
-fn the_companion_syncs_nothing_and_starts_nothing() {
+fn companion_syncs_nothing_and_starts_no_process() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -299,7 +299,7 @@ fn the_companion_syncs_nothing_and_starts_nothing() {
 
 /// Somebody will put a post-receive of their own over it.
 #[test]
-fn a_gate_that_misses_its_companion_refuses_and_install_fixes_it() {
+fn gate_without_its_companion_refuses_and_install_fixes_it() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "1").assert_landed();
@@ -339,7 +339,7 @@ fn a_gate_that_misses_its_companion_refuses_and_install_fixes_it() {
 }
 
 #[test]
-fn a_companion_that_is_optional_is_not_missed_but_named_as_the_weaker_form() {
+fn optional_companion_is_not_required_but_reported_as_the_weaker_form() {
     let world = World::new(&any_git());
     fs::remove_file(world.hook("post-receive")).unwrap();
     world.configure("fence.companion", "optional");
@@ -353,7 +353,7 @@ fn a_companion_that_is_optional_is_not_missed_but_named_as_the_weaker_form() {
 
 /// Refs that the settings give to another fence bring its mark along.
 #[test]
-fn a_ref_that_changes_fences_brings_no_token_back() {
+fn ref_that_changes_fences_revives_no_token() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "500").assert_landed();
@@ -374,7 +374,7 @@ fn a_ref_that_changes_fences_brings_no_token_back() {
 
 /// A push of before the change, which nobody has settled, counts for the heir when it lands.
 #[test]
-fn a_push_that_is_under_way_when_its_ref_changes_fences_is_waited_for() {
+fn push_in_flight_while_its_ref_changes_fences_is_waited_for() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", "10m");

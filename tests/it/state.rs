@@ -31,7 +31,7 @@ fn snapshot(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_log_that_cannot_be_trusted_refuses_every_push_and_is_left_as_it_is() {
+fn untrusted_log_refuses_every_push_and_is_not_changed() {
     let world = world_with_checkpoint();
     let log = world.fence_file("audit.jsonl");
     let whole = fs::read(&log).unwrap();
@@ -78,7 +78,7 @@ fn a_log_that_cannot_be_trusted_refuses_every_push_and_is_left_as_it_is() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_made_again_from_the_log_and_that_is_on_record() {
+fn damaged_checkpoint_is_rebuilt_from_the_log_on_record() {
     let world = world_with_checkpoint();
     let checkpoint = world.fence_file("state.json");
     let good = fs::read(&checkpoint).unwrap();
@@ -104,7 +104,7 @@ fn a_damaged_checkpoint_is_made_again_from_the_log_and_that_is_on_record() {
 }
 
 #[test]
-fn a_checkpoint_with_another_mark_than_the_log_is_not_believed() {
+fn checkpoint_that_contradicts_the_log_is_not_trusted() {
     let world = world_with_checkpoint();
     let checkpoint = world.fence_file("state.json");
     let good = fs::read_to_string(&checkpoint).unwrap();
@@ -121,7 +121,7 @@ fn a_checkpoint_with_another_mark_than_the_log_is_not_believed() {
 
 /// Heartbeats of a quiet night are as many: none of them is synced by itself.
 #[test]
-fn where_nothing_is_let_through_for_long_there_is_a_checkpoint_all_the_same() {
+fn checkpoint_is_written_even_if_no_push_is_accepted_for_long() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     let names: Vec<String> = (0..64).map(|n| format!("HEAD:refs/heads/{}-{n}", "long".repeat(20))).collect();
@@ -148,7 +148,7 @@ pub(crate) fn reboot(world: &World) {
 }
 
 #[test]
-fn after_a_crash_of_the_machine_synced_lines_must_be_there_and_others_may_not() {
+fn only_synced_lines_must_survive_a_machine_crash() {
     let world = World::new(&any_git());
     world.companion_never_runs();
     world.push_token("main", "5").assert_landed();
@@ -186,7 +186,7 @@ fn after_a_crash_of_the_machine_synced_lines_must_be_there_and_others_may_not() 
 }
 
 #[test]
-fn a_lost_log_is_not_begun_anew_unasked() {
+fn lost_log_is_not_silently_restarted() {
     let world = World::new(&any_git());
     world.configure("fence.init", "auto");
     world.push_token("main", "5").assert_landed();
@@ -203,7 +203,7 @@ fn a_lost_log_is_not_begun_anew_unasked() {
 }
 
 #[test]
-fn a_torn_last_line_is_set_aside_and_that_is_on_record() {
+fn torn_last_line_is_moved_aside_on_record() {
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();
     let log = world.fence_file("audit.jsonl");
@@ -223,7 +223,7 @@ fn a_torn_last_line_is_set_aside_and_that_is_on_record() {
 
 /// A push that waits its turn looks at the log again and again. It puts right what is torn when it writes.
 #[test]
-fn a_torn_last_line_is_set_aside_once_however_long_is_waited() {
+fn torn_last_line_is_moved_aside_once_however_long_pushes_wait() {
     let world = World::new(&any_git());
     world.stall_update_of("slow");
     let _go = world.go_in_the_end();
@@ -243,7 +243,7 @@ fn a_torn_last_line_is_set_aside_once_however_long_is_waited() {
 }
 
 #[test]
-fn a_mutex_that_is_deleted_or_garbage_is_made_anew() {
+fn deleted_or_corrupt_mutex_is_created_again() {
     let world = World::new(&any_git());
     let mutex = world.fence_file("mutex");
     world.push_token("main", "5").assert_landed();
@@ -257,7 +257,7 @@ fn a_mutex_that_is_deleted_or_garbage_is_made_anew() {
 }
 
 #[test]
-fn a_lost_list_of_refs_refuses_rather_than_guesses() {
+fn lost_ref_list_refuses_instead_of_guessing() {
     let world = World::new(&any_git());
     world.configure("fence.wait", "10m");
     world.write_hook("update", "kill -KILL $PPID");
@@ -293,7 +293,7 @@ fn as_nobody(world: &World) -> String {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_refuses() {
+fn unwritable_directory_refuses() {
     // Whoever is not root already needs nobody else.
     if is_root() && lacks(&[Need::AnotherUser]) {
         return;
@@ -326,7 +326,7 @@ fn a_directory_that_cannot_be_written_refuses() {
 }
 
 #[test]
-fn a_file_size_limit_refuses_and_leaves_the_log_whole() {
+fn file_size_limit_refuses_and_leaves_the_log_intact() {
     let world = World::new(&any_git());
     // The limit is in blocks of 512 bytes, and the log grows into it.
     let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
@@ -350,7 +350,7 @@ fn a_file_size_limit_refuses_and_leaves_the_log_whole() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_leaves_the_log_whole() {
+fn full_disk_refuses_and_leaves_the_log_intact() {
     if lacks(&[Need::Mount]) {
         return;
     }
@@ -390,7 +390,7 @@ fn a_full_disk_refuses_and_leaves_the_log_whole() {
 }
 
 #[test]
-fn a_repository_without_a_log_is_closed_unless_it_may_begin_one() {
+fn repository_without_a_log_is_closed_unless_init_is_auto() {
     let world = World::new(&any_git());
     fs::remove_dir_all(world.server().join("fence")).unwrap();
     let pushed = world.push_token("main", "5");

@@ -55,7 +55,7 @@ fn busy_world() -> World {
 }
 
 #[test]
-fn the_figures_are_those_of_the_log_also_across_rotation() {
+fn figures_match_the_log_across_rotation() {
     let world = busy_world();
     let check = |lines: usize| {
         let figures = figures(&world, &[]);
@@ -94,7 +94,7 @@ fn the_figures_are_those_of_the_log_also_across_rotation() {
 }
 
 #[test]
-fn figures_can_be_those_of_a_stretch_of_time_while_marks_are_what_they_are() {
+fn since_limits_the_figures_but_not_the_marks() {
     let world = busy_world();
     let last = world.audit().last().unwrap()["time"].as_str().unwrap().to_owned();
     let figures_since = figures(&world, &["--since", &last]);
@@ -110,7 +110,7 @@ fn figures_can_be_those_of_a_stretch_of_time_while_marks_are_what_they_are() {
 }
 
 #[test]
-fn people_see_the_figures_in_few_columns() {
+fn figures_are_a_narrow_table() {
     let world = busy_world();
     let seen = shown(&world);
     insta::assert_snapshot!(seen);
@@ -119,7 +119,7 @@ fn people_see_the_figures_in_few_columns() {
 }
 
 #[test]
-fn observing_ends_in_a_report_of_what_would_have_been_refused() {
+fn observe_mode_reports_what_would_have_been_refused() {
     let world = World::new(&any_git());
     world.configure("fence.mode", "observe");
     world.push_token("main", "5").assert_landed();
@@ -204,7 +204,7 @@ fn parse_labels(text: &str) -> (BTreeMap<String, String>, &str) {
 }
 
 #[test]
-fn the_prometheus_form_parses_whatever_the_repository_is_called() {
+fn prometheus_output_parses_for_any_repository_name() {
     let world = busy_world();
     let odd = world.path("o\"dd\\na\nme.git");
     fs::rename(world.server(), &odd).unwrap();
@@ -248,7 +248,7 @@ fn the_prometheus_form_parses_whatever_the_repository_is_called() {
 }
 
 #[test]
-fn stats_of_no_repository_no_log_a_damaged_log_or_into_a_closed_pipe() {
+fn stats_handles_no_repository_no_log_damage_and_a_closed_pipe() {
     let world = busy_world();
     for (dir, why) in [(world.path("home"), "not a git repository"), (world.path("work"), "there is no log")] {
         let ran = stats(&world, &[], &dir);
@@ -303,12 +303,12 @@ fn long_log(lines: u64, most_kilobytes: u64) {
 }
 
 #[test]
-fn a_log_of_ten_thousand_lines_is_answered_by_every_command() {
+fn every_command_reads_a_log_of_ten_thousand_lines() {
     long_log(10_000, 40_000);
 }
 
 #[test]
 #[ignore = "takes a minute and half a gigabyte of disk"]
-fn a_log_of_a_million_lines_is_read_in_little_memory() {
+fn log_of_a_million_lines_is_read_in_little_memory() {
     long_log(1_000_000, 40_000);
 }

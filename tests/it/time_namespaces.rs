@@ -15,7 +15,7 @@ fn hook_in_a_later_namespace(world: &World) {
 }
 
 #[test]
-fn a_live_lease_is_not_taken_over_from_a_namespace_whose_clock_is_ahead() {
+fn time_namespace_with_a_clock_ahead_takes_over_no_live_lease() {
     if lacks(&[Need::TimeNamespace]) {
         return;
     }
@@ -28,7 +28,7 @@ fn a_live_lease_is_not_taken_over_from_a_namespace_whose_clock_is_ahead() {
 }
 
 #[test]
-fn a_push_that_cannot_be_seen_is_not_older_in_a_namespace_whose_clock_is_ahead() {
+fn time_namespace_does_not_change_the_age_of_a_push_that_cannot_be_seen() {
     if lacks(&[Need::TimeNamespace]) {
         return;
     }

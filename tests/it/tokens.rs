@@ -4,7 +4,7 @@ use crate::support::{World, any_git, gits, text};
 use std::fs;
 
 #[test]
-fn five_lands_then_older_tied_missing_and_malformed_tokens_are_refused_and_six_lands() {
+fn five_lands_then_older_equal_missing_and_malformed_tokens_are_refused_and_six_lands() {
     for git in gits() {
         let world = World::new(&git);
         world.push_token("main", "5").assert_landed();
@@ -65,7 +65,7 @@ fn five_lands_then_older_tied_missing_and_malformed_tokens_are_refused_and_six_l
 }
 
 #[test]
-fn one_changed_byte_is_found_and_its_line_named() {
+fn verify_names_the_line_with_a_changed_byte() {
     let world = World::new(&any_git());
     for token in 1..=3 {
         world.push_token("main", &token.to_string()).assert_landed();
@@ -98,7 +98,7 @@ fn one_changed_byte_is_found_and_its_line_named() {
 }
 
 #[test]
-fn a_tail_that_was_cut_off_is_found_by_verify_and_by_the_next_push() {
+fn truncated_tail_is_found_by_verify_and_by_the_next_push() {
     let world = World::new(&any_git());
     for token in 1..=3 {
         world.push_token("main", &token.to_string()).assert_landed();
@@ -122,7 +122,7 @@ fn a_tail_that_was_cut_off_is_found_by_verify_and_by_the_next_push() {
 }
 
 #[test]
-fn a_trailer_carries_the_token_where_options_cannot() {
+fn trailer_carries_the_token_without_push_options() {
     for git in gits() {
         let world = World::new(&git);
         let stamped = world.commit("work\n\nFencing-Token: 5\n");
@@ -170,7 +170,7 @@ fn a_trailer_carries_the_token_where_options_cannot() {
 }
 
 #[test]
-fn stray_options_of_whoever_started_the_server_are_not_read() {
+fn stray_push_options_in_the_environment_are_ignored() {
     let world = World::new(&any_git());
     let mut push = world.push_command(&["HEAD:refs/heads/main"], &[]);
     let pushed = push.env("GIT_PUSH_OPTION_0", "fence-token=9").output().unwrap();
@@ -178,7 +178,7 @@ fn stray_options_of_whoever_started_the_server_are_not_read() {
 }
 
 #[test]
-fn what_the_pusher_sees() {
+fn pusher_sees_these_messages() {
     let world = World::new(&any_git());
     world.configure("fence.maxJump", "1000");
     world.configure("fence.deploy.refs", "refs/heads/deploy/*");

@@ -53,7 +53,7 @@ fn log_of_the_version_before(tip: &str) -> String {
 }
 
 #[test]
-fn a_repository_of_the_version_before_is_brought_up_by_install_and_by_nothing_else() {
+fn repository_of_an_earlier_version_is_upgraded_only_by_install() {
     for git in gits() {
         let world = World::new(&git);
         let tip = world.ok(world.git("work").args(["rev-parse", "HEAD"]));

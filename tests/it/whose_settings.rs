@@ -65,7 +65,7 @@ impl Shared {
 const TRUSTING: &str = "[safe]\n\tdirectory = *\n";
 
 #[test]
-fn the_pushers_own_configuration_does_not_open_the_gate() {
+fn pushers_own_configuration_does_not_open_the_gate() {
     if lacks(&[Need::AnotherUser]) {
         return;
     }
@@ -118,7 +118,7 @@ fn the_pushers_own_configuration_does_not_open_the_gate() {
 
 /// As `sudo -u git` may leave it: the user is the owner, but the home is that of whoever asked.
 #[test]
-fn a_global_file_of_somebody_else_does_not_count_for_the_owner() {
+fn global_file_of_another_user_does_not_count_for_the_owner() {
     if lacks(&[Need::AnotherUser]) {
         return;
     }
@@ -137,7 +137,7 @@ fn a_global_file_of_somebody_else_does_not_count_for_the_owner() {
 
 /// Whoever runs a command sees what pushes will be judged by, and is told what does not count.
 #[test]
-fn commands_show_the_settings_that_pushes_are_judged_by() {
+fn commands_show_the_settings_that_apply_to_pushes() {
     if lacks(&[Need::AnotherUser]) {
         return;
     }

@@ -52,7 +52,7 @@ fn five_stalls_and_six_comes(git: &Git, door: Door, stall: Stall) -> (World, Vec
 }
 
 #[test]
-fn a_stalled_push_never_lands_after_a_newer_one() {
+fn stalled_push_never_lands_after_a_newer_one() {
     for git in gits() {
         for stall in [Stall::SlowUpdateHook, Stall::StoppedReceivePack] {
             for door in [Door::Fence, Door::FenceBehindDispatcher] {
@@ -66,7 +66,7 @@ fn a_stalled_push_never_lands_after_a_newer_one() {
 }
 
 #[test]
-fn the_naive_hook_lets_the_stalled_push_land_after_the_newer_one() {
+fn naive_hook_lets_the_stalled_push_land_after_the_newer_one() {
     for git in gits() {
         for stall in [Stall::SlowUpdateHook, Stall::StoppedReceivePack] {
             for door in [Door::Naive, Door::NaiveBehindDispatcher] {
@@ -78,7 +78,7 @@ fn the_naive_hook_lets_the_stalled_push_land_after_the_newer_one() {
 }
 
 #[test]
-fn when_the_wait_runs_out_the_newer_push_is_busy_and_may_be_tried_again() {
+fn newer_push_is_busy_and_retryable_when_its_wait_times_out() {
     for git in gits() {
         for stall in [Stall::SlowUpdateHook, Stall::StoppedReceivePack] {
             let world = World::new(&git);
@@ -101,7 +101,7 @@ fn when_the_wait_runs_out_the_newer_push_is_busy_and_may_be_tried_again() {
 }
 
 #[test]
-fn a_stale_token_is_refused_without_waiting_for_the_stalled_push() {
+fn stale_token_is_refused_without_waiting_for_the_stalled_push() {
     let world = World::new(&gits()[0]);
     world.configure("fence.wait", "10m");
     world.push_token("t4", "4").assert_landed();
@@ -152,7 +152,7 @@ fn shuffled(seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn of_64_shuffled_pushes_refs_move_in_token_order_and_every_verdict_is_true() {
+fn refs_move_in_token_order_and_every_verdict_is_true_for_64_shuffled_pushes() {
     let (mut landed_in_all, mut runs) = (0, 0);
     for git in gits() {
         for seed in 1..=2 {
@@ -182,7 +182,7 @@ fn of_64_shuffled_pushes_refs_move_in_token_order_and_every_verdict_is_true() {
 }
 
 #[test]
-fn with_the_naive_hook_concurrent_pushes_move_refs_out_of_token_order() {
+fn naive_hook_moves_refs_out_of_token_order_under_concurrency() {
     // Concurrency alone does it, but not in every single run: it gets a few.
     let git = &gits()[0];
     let gone_back = (0..20).any(|_| {

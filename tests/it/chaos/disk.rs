@@ -222,7 +222,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_not_synced_is_lost_with_the_power() {
+fn unsynced_writes_are_lost_on_power_loss() {
     let files: Files = [("log".to_owned(), b"one\n".to_vec())].into();
     let mut disk = Disk::new(Path::new("/f"), &files);
     let hex = |text: &str| text.bytes().map(|b| format!("\\x{b:02x}")).collect::<String>();

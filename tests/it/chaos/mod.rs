@@ -200,20 +200,20 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn of_200_pushes_under_faults_none_breaks_a_promise() {
+fn two_hundred_pushes_under_faults_break_no_promise() {
     assert_nothing_violated(&run(Guard::Fence, seed(), 200));
 }
 
 /// The long run: `cargo test --test it chaos::the_long_run -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes: 2,000 pushes, or as many as GIT_FENCE_PUSHES says"]
-fn the_long_run_breaks_no_promise() {
+fn long_run_breaks_no_promise() {
     assert_nothing_violated(&run(Guard::Fence, seed(), number("GIT_FENCE_PUSHES").unwrap_or(2000)));
 }
 
 /// The same faults, the same checker, and a gate that lets the lock go before the refs move.
 #[test]
-fn the_naive_hook_breaks_promises_under_the_same_faults() {
+fn naive_hook_breaks_promises_under_the_same_faults() {
     let report = run(Guard::Naive, seed(), 120);
     assert!(report.has("refs move in token order"), "the checker cannot see refs move out of order");
     assert!(report.has("nothing stale after newer"), "the checker cannot see the window");
@@ -222,7 +222,7 @@ fn the_naive_hook_breaks_promises_under_the_same_faults() {
 /// The same again, and the gate settles a push when the next one comes: what was put back meanwhile has not moved for it.
 /// For a token to come back, an older push must be the next to land: in most runs one is.
 #[test]
-fn a_gate_without_its_companion_breaks_promises_under_the_same_faults() {
+fn gate_without_companion_breaks_promises_under_the_same_faults() {
     let seed = seed();
     let comes_back = |n: u64| {
         let report = run(Guard::WithoutCompanion, seed + n, 120);

@@ -283,42 +283,42 @@ fn the_power_goes_during(scene: Scene, writer: Writer) {
 }
 
 #[test]
-fn when_the_power_goes_no_acceptance_is_lost_and_no_spent_token_comes_back() {
+fn power_loss_loses_no_acceptance_and_revives_no_spent_token() {
     the_power_goes_during(Scene::OfOneRef, Writer::Gate);
 }
 
 #[test]
-fn when_the_power_goes_a_list_of_refs_that_is_needed_is_there() {
+fn power_loss_keeps_the_ref_list_that_is_needed() {
     the_power_goes_during(Scene::OfManyRefs, Writer::Gate);
 }
 
 #[test]
-fn when_the_power_goes_a_list_of_refs_that_is_not_needed_may_come_back() {
+fn power_loss_may_revive_a_ref_list_that_is_not_needed() {
     the_power_goes_during(Scene::AfterOneOfManyRefs, Writer::Gate);
 }
 
 #[test]
-fn when_the_power_goes_a_checkpoint_may_be_lost_or_garbage() {
+fn power_loss_may_lose_or_corrupt_a_checkpoint() {
     the_power_goes_during(Scene::WithCheckpoint, Writer::Gate);
 }
 
 /// The companion syncs nothing of its own: what is lost is settled by the refs that survive.
 #[test]
-fn when_the_power_goes_what_the_companion_wrote_may_be_lost() {
+fn power_loss_may_lose_lines_of_the_companion() {
     the_power_goes_during(Scene::OfOneRef, Writer::Companion);
 }
 
 #[test]
-fn when_the_power_goes_the_companion_has_not_removed_a_list_that_is_needed() {
+fn power_loss_finds_the_ref_list_that_the_companion_still_needs() {
     the_power_goes_during(Scene::OfManyRefs, Writer::Companion);
 }
 
 #[test]
-fn when_the_power_goes_a_checkpoint_of_the_companion_may_be_lost_or_garbage() {
+fn power_loss_may_lose_or_corrupt_a_checkpoint_of_the_companion() {
     the_power_goes_during(Scene::SettledWithCheckpoint, Writer::Companion);
 }
 
 #[test]
-fn when_the_power_goes_word_that_was_left_with_the_lock_may_be_lost() {
+fn power_loss_may_lose_a_report_kept_in_the_mutex() {
     the_power_goes_during(Scene::SettledWithoutRoom, Writer::Companion);
 }

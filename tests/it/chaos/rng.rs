@@ -37,7 +37,7 @@ impl Rng {
 }
 
 #[test]
-fn a_seed_decides_what_is_drawn() {
+fn same_seed_draws_the_same_values() {
     let draw = |seed, lane| (0..5).map(|_| Rng::new(seed, lane).next()).collect::<Vec<_>>();
     assert_eq!(draw(7, 1), draw(7, 1));
     assert_ne!(draw(7, 1), draw(7, 2));

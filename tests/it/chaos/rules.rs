@@ -61,7 +61,7 @@ fn log(history: &mut History) -> &mut (Vec<Decision>, Vec<Settled>) {
 }
 
 #[test]
-fn a_history_in_which_all_is_well_has_no_violations() {
+fn correct_history_has_no_violations() {
     assert_eq!(check(&good()), []);
     // Who was told nothing claims nothing; who asks again may be decided on twice.
     assert_eq!(after(|history| tell(history, 0, "a", Told::Nothing)), []);
@@ -73,7 +73,7 @@ fn a_history_in_which_all_is_well_has_no_violations() {
 }
 
 #[test]
-fn refs_that_move_out_of_token_order_are_seen() {
+fn refs_moved_out_of_token_order_are_detected() {
     let fence = || "repo".to_owned();
     let swapped = after(|history| {
         history.moves.swap(0, 1);
@@ -85,13 +85,13 @@ fn refs_that_move_out_of_token_order_are_seen() {
 }
 
 #[test]
-fn an_older_push_that_was_still_to_move_is_seen() {
+fn older_push_that_has_yet_to_move_is_detected() {
     let found = after(|history| history.moves[1].seen.clear());
     assert_eq!(found, [Violation::StaleAfterNewer { fence: "repo".to_owned(), token: 5, newer: 6, push: 1 }]);
 }
 
 #[test]
-fn a_token_that_is_spent_for_nothing_or_not_spent_is_seen() {
+fn token_wrongly_spent_or_unspent_is_detected() {
     let found = after(|history| log(history).1[0] = settled(1, 0));
     assert_eq!(found, [Violation::SpentUnlessMoved { push: 1, moved: 1, spent: 0 }]);
     let found = after(|history| {
@@ -104,7 +104,7 @@ fn a_token_that_is_spent_for_nothing_or_not_spent_is_seen() {
 }
 
 #[test]
-fn a_decision_that_is_missing_or_there_twice_is_seen() {
+fn missing_or_duplicate_decision_is_detected() {
     let found = after(|history| drop(log(history).0.pop()));
     assert_eq!(found, [Violation::NotLoggedOnce { push: 3, accepted: 0, refused: 0 }]);
     let found = after(|history| {
@@ -124,7 +124,7 @@ fn a_decision_that_is_missing_or_there_twice_is_seen() {
 }
 
 #[test]
-fn a_push_that_is_never_settled_or_twice_is_seen() {
+fn push_settled_never_or_twice_is_detected() {
     let found = after(|history| {
         history.moves.remove(1);
         history.pushes[1].told.clear();
@@ -140,7 +140,7 @@ fn a_push_that_is_never_settled_or_twice_is_seen() {
 }
 
 #[test]
-fn a_client_that_was_told_something_else_is_seen() {
+fn client_told_the_wrong_outcome_is_detected() {
     let found = after(|history| tell(history, 2, "c", Told::Landed));
     assert_eq!(found, [Violation::LandedIsNotThere { push: 3, name: "c".to_owned() }]);
     let found = after(|history| tell(history, 0, "a", Told::Refused));
@@ -159,13 +159,13 @@ fn a_client_that_was_told_something_else_is_seen() {
 }
 
 #[test]
-fn a_push_that_lands_without_room_for_its_record_is_seen() {
+fn push_that_lands_on_a_full_disk_is_detected() {
     let found = after(|history| history.pushes[0].no_room = true);
     assert_eq!(found, [Violation::MovedWithoutRoom { push: 1 }]);
 }
 
 #[test]
-fn a_lease_whose_counter_goes_back_is_seen() {
+fn decreasing_lease_counter_is_detected() {
     let found = after(|history| history.lease.push(2));
     assert_eq!(found, [Violation::LeaseWentBack { token: 2, after: 3 }]);
 }
@@ -178,7 +178,7 @@ fn put_back(history: &mut History, from: &str) {
 }
 
 #[test]
-fn a_ref_that_was_put_back_has_moved_before() {
+fn reset_ref_counts_as_moved() {
     let back = |seen_at: Option<usize>| {
         after(|history| {
             put_back(history, "1");
@@ -195,7 +195,7 @@ fn a_ref_that_was_put_back_has_moved_before() {
 }
 
 #[test]
-fn a_token_that_comes_back_when_its_refs_are_put_back_is_seen() {
+fn token_revived_by_a_ref_reset_is_detected() {
     // The record says that nothing moved, and push 3 gets through with the same token.
     let found = after(|history| {
         put_back(history, "1");
@@ -215,7 +215,7 @@ fn a_token_that_comes_back_when_its_refs_are_put_back_is_seen() {
 
 /// Its ref is not where the gate found it, because it was put back, and git never gave word: nobody can tell.
 #[test]
-fn a_token_may_be_spent_for_nothing_only_where_nobody_can_tell() {
+fn token_may_be_spent_without_a_move_only_if_the_move_is_unknowable() {
     let unmoved = |from: &str, end: Settled| {
         after(|history| {
             put_back(history, from);
@@ -246,7 +246,7 @@ fn a_token_may_be_spent_for_nothing_only_where_nobody_can_tell() {
 }
 
 #[test]
-fn what_landed_is_added_to_what_was_settled() {
+fn landed_lines_add_to_the_settlement() {
     let lines = |end: Settled, landed: Settled| {
         after(|history| {
             log(history).1[0] = end;
@@ -271,7 +271,7 @@ fn what_landed_is_added_to_what_was_settled() {
 }
 
 #[test]
-fn a_count_of_refs_that_is_not_so_is_seen() {
+fn wrong_count_of_moved_refs_is_detected() {
     let found = after(|history| log(history).1[0].moved = 2);
     assert_eq!(found, [Violation::OtherCount { push: 1, moved: 1, said: 2 }]);
     let counted = |is_gits_word: bool| {

@@ -41,7 +41,7 @@ fn before_and_after(calls: &[SystemCall]) -> Vec<SystemCall> {
 
 /// A push with a list of refs of its own, which settles one that had such a list: files come and go.
 #[test]
-fn a_hook_killed_before_or_after_any_write_of_a_large_push_loses_nothing() {
+fn hook_killed_around_any_write_of_a_large_push_loses_nothing() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -185,23 +185,23 @@ fn a_killed_client_tells_the_truth(command: &str, at_most: usize) {
 }
 
 #[test]
-fn after_a_killed_acquire_the_next_push_tells_the_truth() {
+fn push_after_a_killed_acquire_reports_correctly() {
     a_killed_client_tells_the_truth("acquire", 12);
 }
 
 #[test]
-fn after_a_killed_push_the_next_push_tells_the_truth() {
+fn push_after_a_killed_push_reports_correctly() {
     a_killed_client_tells_the_truth("push", 12);
 }
 
 #[test]
-fn after_a_killed_release_the_next_push_tells_the_truth() {
+fn push_after_a_killed_release_reports_correctly() {
     a_killed_client_tells_the_truth("release", 12);
 }
 
 #[test]
 #[ignore = "takes minutes: at every step, not only at some"]
-fn after_a_client_was_killed_at_any_step_the_next_push_tells_the_truth() {
+fn push_after_a_client_killed_at_any_step_reports_correctly() {
     for command in ["acquire", "advance", "push", "release", "renew"] {
         a_killed_client_tells_the_truth(command, usize::MAX);
     }

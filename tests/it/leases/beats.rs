@@ -9,7 +9,7 @@ use crate::support::{
 use std::fs;
 
 #[test]
-fn a_heartbeat_takes_no_slot_waits_for_none_and_is_not_synced() {
+fn heartbeat_takes_no_slot_waits_for_none_and_is_not_synced() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -47,7 +47,7 @@ fn a_heartbeat_takes_no_slot_waits_for_none_and_is_not_synced() {
 
 /// Where refs move one by one, the lease is ahead of the log for as long as the others take.
 #[test]
-fn a_heartbeat_beside_a_push_that_is_half_done_is_heard() {
+fn heartbeat_during_a_push_in_flight_counts() {
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);
@@ -73,7 +73,7 @@ fn a_heartbeat_beside_a_push_that_is_half_done_is_heard() {
 /// What stands in the way is told apart from what has happened: a stalled push of the holder that carries a
 /// beat has moved nothing, although the beat's ref has moved meanwhile.
 #[test]
-fn a_beat_beside_a_stalled_push_spends_nothing_of_it() {
+fn heartbeat_beside_a_stalled_push_does_not_spend_its_token() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let anna = Agent::new("anna");

@@ -10,7 +10,7 @@ use crate::support::{
 use std::{fs, process::Command};
 
 #[test]
-fn a_push_that_dies_before_its_refs_move_leaves_the_lease_as_it_was() {
+fn push_that_dies_before_its_refs_move_leaves_the_lease_unchanged() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", "10m");
@@ -36,7 +36,7 @@ fn a_push_that_dies_before_its_refs_move_leaves_the_lease_as_it_was() {
 }
 
 #[test]
-fn a_step_whose_line_was_lost_with_the_machine_is_found() {
+fn step_whose_line_was_lost_in_a_crash_is_found() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
@@ -60,7 +60,7 @@ fn a_step_whose_line_was_lost_with_the_machine_is_found() {
 }
 
 #[test]
-fn rotating_carries_leases_on() {
+fn rotation_keeps_leases() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let anna = Agent::new("anna");
@@ -74,7 +74,7 @@ fn rotating_carries_leases_on() {
 
 /// An operator has removed the ref: whoever comes sees none, and the counter goes on all the same.
 #[test]
-fn a_lease_whose_ref_is_gone_is_not_forgotten() {
+fn lease_whose_ref_is_gone_is_not_forgotten() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::brief("anna"), Agent::new("bob"));
@@ -118,7 +118,7 @@ fn a_lease_whose_ref_is_gone_is_not_forgotten() {
 }
 
 #[test]
-fn a_ref_that_is_no_lease_closes_its_fence_and_says_how_to_open_it() {
+fn ref_that_is_not_a_lease_closes_its_fence_and_names_the_fix() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let anna = Agent::new("anna");
@@ -153,7 +153,7 @@ fn a_ref_that_is_no_lease_closes_its_fence_and_says_how_to_open_it() {
 }
 
 #[test]
-fn leases_from_before_the_gate_are_found_and_go_on() {
+fn leases_from_before_the_gate_are_found_and_continue() {
     for git in gits() {
         let world = World::bare(&git, &[]);
         let lease = LeaseOf::repo(&world);
@@ -176,7 +176,7 @@ fn leases_from_before_the_gate_are_found_and_go_on() {
 
 /// The grant is in the log, and git never hears that it was let through.
 #[test]
-fn a_hook_that_is_killed_after_granting_has_granted_nothing() {
+fn hook_killed_after_granting_has_granted_nothing() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -200,7 +200,7 @@ fn a_hook_that_is_killed_after_granting_has_granted_nothing() {
 /// Somebody has written the last token there is, or one shortly before it, into a lease. From there on nobody could ever
 /// be granted another.
 #[test]
-fn a_lease_that_leaves_no_tokens_is_not_taken_over_and_the_way_out_is_named() {
+fn lease_without_a_next_token_is_not_adopted_and_the_fix_is_named() {
     for token in [i64::MAX.unsigned_abs(), i64::MAX.unsigned_abs() - 1] {
         let world = World::bare(&any_git(), &[]);
         let lease = LeaseOf::repo(&world);

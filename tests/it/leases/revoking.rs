@@ -10,7 +10,7 @@ use crate::support::{
 use std::{fs, process::Command};
 
 #[test]
-fn an_operator_takes_a_lease_away() {
+fn operator_revokes_a_lease() {
     for git in gits() {
         for init in [&[][..], &["--object-format=sha256"]] {
             let world = World::with(&git, Door::Fence, init);
@@ -48,7 +48,7 @@ fn an_operator_takes_a_lease_away() {
 }
 
 #[test]
-fn a_lease_is_not_taken_away_under_a_push_in_flight() {
+fn lease_is_not_revoked_under_a_push_in_flight() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let anna = Agent::new("anna");
@@ -68,7 +68,7 @@ fn a_lease_is_not_taken_away_under_a_push_in_flight() {
 
 /// Pushes come one after the other: the slot is never free for long. The operator goes before those that wait.
 #[test]
-fn whoever_revokes_waits_for_the_push_in_flight_and_goes_before_newer_ones() {
+fn revoke_waits_for_the_push_in_flight_and_precedes_newer_ones() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", "10m");
@@ -98,7 +98,7 @@ fn whoever_revokes_waits_for_the_push_in_flight_and_goes_before_newer_ones() {
 
 /// The refs have moved, and whoever moved them was killed before it wrote that down.
 #[test]
-fn a_revocation_that_was_interrupted_is_found() {
+fn interrupted_revocation_is_found() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
@@ -118,7 +118,7 @@ fn a_revocation_that_was_interrupted_is_found() {
 }
 
 #[test]
-fn root_takes_a_lease_away_and_owns_nothing_of_it() {
+fn root_revokes_a_lease_and_owns_no_file_of_it() {
     use std::os::unix::fs::MetadataExt;
     if lacks(&[Need::AnotherUser]) {
         return;
@@ -138,7 +138,7 @@ fn root_takes_a_lease_away_and_owns_nothing_of_it() {
 }
 
 #[test]
-fn those_who_may_take_a_lease_away_by_a_push() {
+fn only_allowed_pushers_revoke_by_a_push() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, boss) = (Agent::new("anna"), Agent::new("boss"));

@@ -9,7 +9,7 @@ use crate::support::{
 use std::fs;
 
 #[test]
-fn leases_are_judged_where_a_fence_only_observes() {
+fn leases_are_judged_in_observe_mode() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.mode", "observe");
@@ -50,7 +50,7 @@ fn leases_are_judged_where_a_fence_only_observes() {
 
 /// A stalled push holds nobody up in observe mode, but what becomes of a lease can only be said in turn.
 #[test]
-fn where_a_fence_only_observes_a_lease_waits_its_turn() {
+fn lease_push_waits_its_turn_in_observe_mode() {
     let world = World::new(&any_git());
     world.configure("fence.mode", "observe");
     world.configure("fence.wait", "200ms");
@@ -68,7 +68,7 @@ fn where_a_fence_only_observes_a_lease_waits_its_turn() {
 }
 
 #[test]
-fn each_fence_has_a_lease_of_its_own() {
+fn each_fence_has_its_own_lease() {
     let world = World::new(&any_git());
     world.configure("fence.deploy.refs", "refs/heads/deploy/*");
     world.configure("fence.deploy.accept", "at-or-above");
@@ -110,7 +110,7 @@ fn each_fence_has_a_lease_of_its_own() {
 }
 
 #[test]
-fn people_who_are_exempt_push_beside_a_lease() {
+fn exempt_pushers_push_beside_a_lease() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let anna = Agent::new("anna");
@@ -123,7 +123,7 @@ fn people_who_are_exempt_push_beside_a_lease() {
 
 /// In what is kept, what is shown, and what is told to others. What was used up stands in the refs alone.
 #[test]
-fn neither_secret_nor_proof_is_anywhere() {
+fn no_secret_or_unused_proof_is_stored_or_shown() {
     let world = World::new(&any_git());
     let socket = world.path("syslog");
     let listener = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();

@@ -8,7 +8,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_lease_goes_through_its_whole_life() {
+fn lease_goes_through_its_whole_life() {
     for git in gits() {
         for init in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
             if git.version < (2, 45) && init == ["--ref-format=reftable"] {
@@ -52,7 +52,7 @@ fn a_lease_goes_through_its_whole_life() {
 /// Every way to move a lease that is somebody's, and what it is refused with. Each is a forced push, so that only the gate
 /// stands in its way, and after each everything is as it was.
 #[test]
-fn what_is_not_the_holders_next_step_is_refused_and_changes_nothing() {
+fn anything_but_the_holders_next_step_is_refused_and_changes_nothing() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
@@ -169,7 +169,7 @@ fn was_option(secret: &str) -> String {
 }
 
 #[test]
-fn a_grant_too_low_is_told_the_next_number() {
+fn refused_low_grant_names_the_next_token() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     world.ok(world.hook_program().args(["raise", "--to", "41", "--reason", "x"]).arg(world.server()));
@@ -188,7 +188,7 @@ fn a_grant_too_low_is_told_the_next_number() {
 }
 
 #[test]
-fn the_last_token_may_be_spent_with_the_release() {
+fn last_token_may_be_spent_with_the_release() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
@@ -213,7 +213,7 @@ fn the_last_token_may_be_spent_with_the_release() {
 
 /// A token that rides with a lease alone would spend itself on nothing, and lock everybody out.
 #[test]
-fn a_huge_token_beside_a_grant_is_not_spent() {
+fn huge_token_beside_a_grant_is_not_spent() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
@@ -308,7 +308,7 @@ fn raw_or_real(lease: &LeaseOf<'_>, object: &str, part: &str) -> Pushed {
 
 /// A lease's commits replace each other. Git minds that on branches only, also where it is told to.
 #[test]
-fn leases_move_where_git_wants_branches_to_go_forward() {
+fn leases_move_despite_deny_non_fast_forwards() {
     for git in gits() {
         let world = World::with(&git, Door::Fence, &["--shared"]);
         world.configure("receive.denyNonFastForwards", "true");

@@ -9,7 +9,7 @@ use crate::support::{
 use std::fs;
 
 #[test]
-fn a_grant_fences_everybody_before_it_at_once() {
+fn grant_fences_every_earlier_holder_at_once() {
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);
@@ -54,7 +54,7 @@ fn a_grant_fences_everybody_before_it_at_once() {
 
 /// The beat says that it was good until 2001, or until 2999: neither counts.
 #[test]
-fn the_servers_clock_says_when_a_lease_expires() {
+fn lease_expires_by_the_servers_clock() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
@@ -83,7 +83,7 @@ fn the_servers_clock_says_when_a_lease_expires() {
 }
 
 #[test]
-fn a_late_beat_counts_as_long_as_nobody_took_the_lease() {
+fn late_heartbeat_counts_until_the_lease_is_taken_over() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::brief("anna"), Agent::new("bob"));
@@ -103,7 +103,7 @@ fn a_late_beat_counts_as_long_as_nobody_took_the_lease() {
 }
 
 #[test]
-fn whoever_asks_is_answered_at_once_and_changes_nothing() {
+fn question_is_answered_at_once_and_changes_nothing() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     lease.ask().assert_refused("FENCE-LEASE-INVALID");
@@ -136,7 +136,7 @@ fn stall_lease(world: &World) {
 }
 
 #[test]
-fn of_a_takeover_and_a_renewal_one_comes_first() {
+fn takeover_and_renewal_cannot_both_win() {
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);
@@ -164,7 +164,7 @@ fn of_a_takeover_and_a_renewal_one_comes_first() {
 
 /// A takeover carries no token of its own, and is newer than the holder that waits behind it.
 #[test]
-fn a_stalled_takeover_is_not_evicted_by_whom_it_takes_from() {
+fn stalled_takeover_is_not_evicted_by_the_previous_holder() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let (anna, bob) = (Agent::brief("anna"), Agent::new("bob"));
@@ -184,7 +184,7 @@ fn a_stalled_takeover_is_not_evicted_by_whom_it_takes_from() {
 }
 
 #[test]
-fn of_eight_who_want_a_lease_one_has_it() {
+fn one_of_eight_contenders_gets_the_lease() {
     for git in gits() {
         let world = World::new(&git);
         let lease = LeaseOf::repo(&world);

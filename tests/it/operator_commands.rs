@@ -15,7 +15,7 @@ fn run(world: &World, args: &[&str]) -> Output {
 }
 
 #[test]
-fn lowering_a_mark_needs_a_reason_and_the_mark_as_it_is() {
+fn lower_needs_a_reason_and_the_current_mark() {
     let world = World::new(&any_git());
     world.push_token("main", "999999").assert_landed();
     for (args, why) in [
@@ -44,7 +44,7 @@ fn lowering_a_mark_needs_a_reason_and_the_mark_as_it_is() {
 }
 
 #[test]
-fn raising_a_mark_fences_off_everything_at_or_below_it() {
+fn raise_fences_every_token_at_or_below_the_mark() {
     let world = World::new(&any_git());
     world.push_token("main", "5").assert_landed();
     for (args, why) in [
@@ -65,7 +65,7 @@ fn raising_a_mark_fences_off_everything_at_or_below_it() {
 }
 
 #[test]
-fn a_stalled_push_is_ended_on_record_and_never_lands() {
+fn evicted_push_is_recorded_and_never_lands() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", "10m");
@@ -90,7 +90,7 @@ fn a_stalled_push_is_ended_on_record_and_never_lands() {
 
 /// Git removes its locks when it is asked to end. Killed, it would leave them, and nobody could write there again.
 #[test]
-fn a_push_that_is_ended_while_it_holds_ref_locks_leaves_none() {
+fn evicted_push_leaves_no_ref_locks() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", "10m");
@@ -113,7 +113,7 @@ fn a_push_that_is_ended_while_it_holds_ref_locks_leaves_none() {
 }
 
 #[test]
-fn rotating_carries_marks_slots_and_the_chain_on() {
+fn rotation_keeps_marks_slots_and_the_chain() {
     let world = World::new(&any_git());
     let mut lines = 0;
     for token in 1..=6 {
@@ -164,7 +164,7 @@ fn rotating_carries_marks_slots_and_the_chain_on() {
 
 /// Killed at each system call in turn, a rotation leaves a log that is whole and a mark that holds.
 #[test]
-fn a_rotation_killed_at_any_system_call_loses_nothing() {
+fn rotation_killed_at_any_system_call_loses_nothing() {
     if lacks(&[Need::Strace]) {
         return;
     }
@@ -205,7 +205,7 @@ fn a_rotation_killed_at_any_system_call_loses_nothing() {
 }
 
 #[test]
-fn repair_says_what_it_would_do_and_does_it_when_told() {
+fn repair_shows_its_plan_and_acts_only_with_yes() {
     let world = World::new(&any_git());
     for token in 1..=4 {
         world.push_token("main", &token.to_string()).assert_landed();
@@ -257,7 +257,7 @@ fn repair_says_what_it_would_do_and_does_it_when_told() {
 }
 
 #[test]
-fn decisions_are_sent_to_a_listener_and_nobody_is_hurt_when_none_is_there() {
+fn decisions_go_to_syslog_and_pushes_work_without_a_listener() {
     let world = World::new(&any_git());
     let path = world.path("listener");
     world.configure("fence.syslog", path.to_str().unwrap());
@@ -283,7 +283,7 @@ fn decisions_are_sent_to_a_listener_and_nobody_is_hurt_when_none_is_there() {
 
 /// An older log in the place of a rotated one has more bytes and fewer lines.
 #[test]
-fn an_older_log_in_the_place_of_a_rotated_one_is_not_believed() {
+fn older_log_in_place_of_a_rotated_one_is_not_trusted() {
     let world = World::new(&any_git());
     for token in 1..=3 {
         world.push_token("main", &token.to_string()).assert_landed();
@@ -310,7 +310,7 @@ fn an_older_log_in_the_place_of_a_rotated_one_is_not_believed() {
 
 /// A line that was changed can still be read, and must not be taken for what was written.
 #[test]
-fn repair_sets_aside_the_line_that_was_changed_and_overwrites_nothing() {
+fn repair_moves_the_changed_line_aside_and_overwrites_nothing() {
     let world = World::new(&any_git());
     for token in 1..=4 {
         world.push_token("main", &token.to_string()).assert_landed();

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Takes the safety steps out of git-fence, one at a time, and shows that a test misses each.
+"""Removes the safety steps of git-fence, one at a time, and shows that a test fails without each.
 
     ./proof/mutations/run.py                   all of table.toml
     ./proof/mutations/run.py nonce atomic      only these
-    ./proof/mutations/run.py --check           only whether the table still fits the code and the page, in no time
+    ./proof/mutations/run.py --check           only check that the table matches the code and the page; fast
     ./proof/mutations/run.py --markdown        the table of docs/proof.md, from table.toml
 
-Works on a copy of the tracked files, as they are in the work tree: it is built and tested there, and nothing
-of yours is touched. First the tests must be green with nothing taken out. Then each mutation is made alone,
-and every test that is named beside it must turn red, or hang. The exit code is 0 if all do, 1 if one stays
-green or does not compile, 2 if the table does not fit the code or a test is red to begin with.
+Builds and tests a copy of the tracked files, as they are in the work tree; your files are not touched.
+First all tests must pass without a mutation. Then each mutation is applied alone, and every test of its row
+must fail or hang. The exit code is 0 if all do, 1 if one still passes or does not compile, 2 if the table
+does not match the code or a test fails without a mutation.
 
-Progress goes to standard error, the result to standard output: a table, or with --json a document.
+Progress goes to standard error, the result to standard output: a table, or a JSON document with --json.
 """
 
 import argparse
@@ -37,7 +37,7 @@ REPOSITORY = HERE.parent.parent
 TABLE = HERE / "table.toml"
 PAGE = REPOSITORY / "docs/proof.md"
 
-# Where the tests of the table are: 'hook mutex::tests::…' is a unit test of hook/, 'it window::…' a journey.
+# The targets of the tests: 'hook mutex::tests::…' is a unit test of hook/, 'it window::…' a journey.
 TARGETS = {
     "core": ["-p", "git-fence-core", "--lib"],
     "system": ["-p", "git-fence-system", "--lib"],
@@ -51,26 +51,26 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Unfit(Exception):
-    """The table does not fit the code, or the code does not pass its tests as it is."""
+    """The table does not match the code, or the code fails its tests without a mutation."""
 
 
 class Mutation:
     def __init__(self, row):
         known = {"name", "step", "removed", "file", "find", "put", "tests", "limit"}
         if not {"name", "step", "removed", "file", "find", "put", "tests"} <= row.keys() <= known:
-            raise Unfit(f"row {row.get('name', '?')!r} lacks a key or has one that is not known")
+            raise Unfit(f"row {row.get('name', '?')!r} lacks a key or has an unknown one")
         self.name, self.step, self.removed = row["name"], row["step"], row["removed"]
         self.file, self.find, self.put = row["file"], row["find"], row["put"]
         self.tests = [Test(name) for name in row["tests"]]
         self.limit = row.get("limit", LIMIT)
         if not self.tests:
-            raise Unfit(f"{self.name}: no test is named")
+            raise Unfit(f"{self.name}: names no test")
 
     def made_in(self, text):
-        """The file with the step taken out. What is to be replaced must be there once, or the table is out of date."""
+        """The file without the step. The snippet must occur exactly once, or the table is out of date."""
         times = text.count(self.find)
         if times != 1:
-            raise Unfit(f"{self.name}: in {self.file} the snippet is found {times} times and not once:\n{self.find}")
+            raise Unfit(f"{self.name}: the snippet occurs {times} times in {self.file}, not once:\n{self.find}")
         return text.replace(self.find, self.put)
 
 
@@ -78,7 +78,7 @@ class Test:
     def __init__(self, text):
         target, _, self.name = text.partition(" ")
         if target not in TARGETS or not self.name:
-            raise Unfit(f"{text!r} is not a test: it begins with one of {', '.join(TARGETS)}")
+            raise Unfit(f"{text!r} is not a test: it must begin with one of {', '.join(TARGETS)}")
         self.target = target
 
     def __str__(self):
@@ -99,12 +99,12 @@ def read_table(names):
             raise Unfit(f"{name} is in the table twice")
     for name in names:
         if name not in all_names:
-            raise Unfit(f"there is no mutation {name!r}; there are: {', '.join(all_names)}")
+            raise Unfit(f"no mutation {name!r}; the table has: {', '.join(all_names)}")
     return [row for row in rows if not names or row.name in names]
 
 
 class Workshop:
-    """A copy of the tracked files, with a build directory of its own beside it. Both are kept: the next run
+    """A copy of the tracked files, with its own build directory beside it. Both are kept, so that the next run
     builds only what has changed."""
 
     def __init__(self, directory):
@@ -114,11 +114,11 @@ class Workshop:
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Unfit(f"another run works in {directory}: wait for it, or name another with --dir") from None
+            raise Unfit(f"another run uses {directory}: wait for it, or choose another with --dir") from None
 
     def fetch(self):
-        """Makes the copy what the work tree is. Files that are the same are left alone, so that cargo sees what
-        has changed by their times."""
+        """Updates the copy from the work tree. Unchanged files are not written, so that cargo sees by the
+        modification times what has changed."""
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True).stdout
         names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
         names = {name for name in names if (REPOSITORY / name).is_file()}
@@ -133,14 +133,14 @@ class Workshop:
             there.chmod(here.stat().st_mode & 0o777)
 
     def environment(self):
-        # Debug information would double the time that linking takes.
+        # Debug information would double the link time.
         slim = {f"CARGO_PROFILE_{profile}_DEBUG": "0" for profile in ["DEV", "TEST"]}
         # A test that is skipped misses nothing: it must fail before anything is taken out.
         tests = {"GIT_FENCE_TESTS_NEED": "all", "INSTA_UPDATE": "no", "RUST_BACKTRACE": "0"}
         return {**os.environ, **slim, **tests, "CARGO_TARGET_DIR": str(self.target)}
 
     def build(self, tests):
-        """Whether the targets of these tests compile; if not, what the compiler says."""
+        """Builds the targets of these tests. Returns the output of the compiler if that fails."""
         for target in targets_of(tests):
             command = ["cargo", "test", "--quiet", "--locked", "--no-run", *TARGETS[target]]
             built = run_to_its_end(command, self.tree, self.environment(), 1800)
@@ -149,7 +149,7 @@ class Workshop:
         return None
 
     def test(self, tests, limit):
-        """What became of each test: green, red or timed out, and what it said."""
+        """The verdict of each test (green, red or timed out) and its output."""
         verdicts = {}
         for target in targets_of(tests):
             names = [test.name for test in tests if test.target == target]
@@ -166,7 +166,7 @@ def targets_of(tests):
 
 def verdict_of(name, ran):
     told = re.search(rf"^test {re.escape(name)} \.\.\. (ok|FAILED)$", ran.text, re.MULTILINE)
-    # With one thread, what a test prints may come between its name and its end.
+    # With one thread, the output of a test may appear between its name and its result.
     told = told or re.search(rf"^test {re.escape(name)} \.\.\. (?:.*\n)*?(ok|FAILED)$", ran.text, re.MULTILINE)
     if told:
         return {"ok": ("green", ""), "FAILED": ("red", panic_of(name, ran.text))}[told[1]]
@@ -176,7 +176,7 @@ def verdict_of(name, ran):
 
 
 def panic_of(name, text):
-    """The first line that the test panicked with."""
+    """The first lines of the test's panic message."""
     section = rf"^---- {re.escape(name)} stdout ----\n(.*?)(?=^---- |^failures:|\Z)"
     said = re.search(section, text, re.MULTILINE | re.DOTALL)
     lines = said[1].splitlines() if said else []
@@ -191,8 +191,8 @@ class Ran:
 
 
 def run_to_its_end(command, directory, environment, limit):
-    """Runs a command in a session of its own. Whatever it leaves behind, in that session or in another, is ended."""
-    # To a file: whoever is left over keeps a pipe open, and its end would be waited for.
+    """Runs a command in its own session. Kills all processes that it leaves behind, in any session."""
+    # Output goes to a file: a leftover process would keep a pipe open, and reading it would never end.
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(
             command,
@@ -216,12 +216,12 @@ def run_to_its_end(command, directory, environment, limit):
 
 
 def adopt_orphans():
-    """Daemons and what killed tests leave become children of this process, where they can be found."""
+    """Makes daemons and the leftovers of killed tests children of this process, so that it can find them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_all_below(pid, child=None):
-    """Ends all descendants. Who waits for `child` reaps it, all others are reaped here."""
+    """Kills all descendants and reaps them, except for `child`, which the caller reaps."""
     while below := descendants(pid):
         for one in below:
             try:
@@ -259,13 +259,13 @@ def tell(words):
 
 def check_that_all_is_green(workshop, mutations):
     tests = list(dict.fromkeys(test for mutation in mutations for test in mutation.tests))
-    tell(f"nothing taken out: {len(tests)} tests must be green")
+    tell(f"without a mutation: {len(tests)} tests must pass")
     errors = workshop.build(tests)
     if errors is not None:
-        raise Unfit(f"it does not compile as it is:\n{errors[-3000:]}")
+        raise Unfit(f"the code does not compile without a mutation:\n{errors[-3000:]}")
     for test, (verdict, said) in workshop.test(tests, 900).items():
         if verdict != "green":
-            raise Unfit(f"{test} is {verdict} with nothing taken out: {said}")
+            raise Unfit(f"{test} is {verdict} without a mutation: {said}")
 
 
 def try_out(workshop, mutation):
@@ -304,7 +304,7 @@ def print_table(results):
         for test in tests[1:]:
             print(f"{'':<{width}}  {'':<9}  {test}")
     red = sum(result["verdict"] == "red" for result in results)
-    print(f"\n{red} of {len(results)} mutations are missed by every test that is named beside them")
+    print(f"\n{red} of {len(results)} mutations fail every test of their row")
 
 
 def markdown(mutations):
@@ -316,7 +316,7 @@ def markdown(mutations):
 
 
 def check_the_code(mutations):
-    """All that does not fit, at once."""
+    """Reports all mismatches at once."""
     wrong = []
     for mutation in mutations:
         try:
@@ -329,15 +329,15 @@ def check_the_code(mutations):
 
 def check_the_page(mutations):
     if markdown(mutations) not in PAGE.read_text():
-        raise Unfit("the table in docs/proof.md is not that of table.toml: put there what --markdown prints")
+        raise Unfit("the table in docs/proof.md differs from table.toml: replace it by the output of --markdown")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation of the table; all if none is named")
-    parser.add_argument("--dir", type=Path, default=REPOSITORY / "target/mutations", help="where to work")
-    parser.add_argument("--json", action="store_true", help="for programs: a JSON document")
-    parser.add_argument("--check", action="store_true", help="only look whether the table fits code and page")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation of the table; default: all")
+    parser.add_argument("--dir", type=Path, default=REPOSITORY / "target/mutations", help="the working directory")
+    parser.add_argument("--json", action="store_true", help="print a JSON document")
+    parser.add_argument("--check", action="store_true", help="only check that the table matches the code and the page")
     parser.add_argument("--markdown", action="store_true", help="only print the table for docs/proof.md")
     arguments = parser.parse_args()
     try:
@@ -348,17 +348,17 @@ def main():
         check_the_code(mutations)
         if arguments.check:
             check_the_page(read_table([]))
-            tell(f"{len(mutations)} mutations: each snippet is found once, and docs/proof.md has the table")
+            tell(f"{len(mutations)} mutations: each snippet occurs once, and docs/proof.md has the table")
             return 0
         adopt_orphans()
-        # Whoever is asked to end takes back the mutation, and ends what it has started.
+        # On a signal, revert the mutation and kill all child processes.
         for asked in [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]:
             signal.signal(asked, lambda number, _: sys.exit(128 + number))
         workshop = Workshop(arguments.dir.resolve())
         workshop.fetch()
         check_that_all_is_green(workshop, mutations)
         results = []
-        # Those of one file after the other: less to build.
+        # Grouped by file: less to build.
         for mutation in sorted(mutations, key=lambda mutation: mutation.file):
             result = try_out(workshop, mutation)
             tell(f"{result['name']}: {result['verdict']} ({result['seconds']} s)")

@@ -1,7 +1,7 @@
 #!/bin/sh
-# git-fence at work, for real: a server's bare repository, pushes with newer and older tokens, a stalled
-# push that a newer one has to wait for, and two agents that want to work at the same time. Everything
-# happens in a directory that is removed.
+# A demonstration of git-fence with real pushes: a bare repository on a server, pushes with newer and older
+# tokens, a stalled push that a newer one has to wait for, and two agents that want to work at the same
+# time. Everything happens in a temporary directory, which is removed at the end.
 set -eu
 exec 2>&1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,7 +11,7 @@ if [ -z "$gate" ]; then
     gate=${CARGO_TARGET_DIR:-$here/target}/release/git-fence-hook
 fi
 
-PATH=$(dirname "$gate"):$PATH # where git finds  git fence
+PATH=$(dirname "$gate"):$PATH # so that git finds 'git fence'
 scene=$(mktemp -d)
 trap 'rm -rf "$scene"' EXIT
 cd "$scene"
@@ -25,17 +25,17 @@ push() { # push BRANCH TOKEN
     git -C work push -q "$scene/server.git" "+HEAD:refs/heads/$1" -o "fence-token=$2" || true
 }
 
-say "A bare repository, and the gate in front of it"
+say "Install the gate in a bare repository"
 git init -q --bare -b main server.git
 git init -q -b main work
 "$gate" install server.git
 
-say "Token 5 lands, 4 is too old, 6 lands"
+say "Token 5 lands, 4 is stale, 6 lands"
 push main 5
 push main 4
 push main 6
 
-say "Token 7 stalls between the hook and its refs; token 8 waits for it, and they land in order"
+say "Token 7 stalls between the hook and the ref update; token 8 waits, and both land in order"
 cat >server.git/hooks/update <<'SLOW'
 #!/bin/sh
 case $1 in refs/heads/slow) sleep 2 ;; esac
@@ -47,10 +47,10 @@ while ! "$gate" status server.git | grep -q 'in flight'; do sleep 0.05; done
 push main 8
 wait
 
-say "So far tokens came from elsewhere, and only the operator lets a fence change over to leases"
-"$gate" tokens lease --reason "from here on with leases" server.git
+say "So far the fence took own tokens; only the operator can switch it to leases"
+"$gate" tokens lease --reason "switch to leases" server.git
 
-say "Two agents at once, under a lease that lives in the remote: one works, the other leaves"
+say "Two agents at once, with a lease that lives in the remote: one works, the other skips"
 git clone -q server.git one
 git clone -q server.git two
 cat >agent.sh <<'AGENT'
@@ -58,7 +58,7 @@ git commit -q --allow-empty -m "work of $GIT_FENCE_OWNER"
 git push -q origin HEAD:main && echo "$GIT_FENCE_OWNER has pushed, with token $GIT_FENCE_TOKEN"
 until [ -e ../other-has-left ]; do sleep 0.05; done
 git commit -q --allow-empty -m "more work of $GIT_FENCE_OWNER"
-git push -q origin HEAD:main && echo "$GIT_FENCE_OWNER has pushed again: each plain git push carries a token of its own"
+git push -q origin HEAD:main && echo "$GIT_FENCE_OWNER has pushed again: each plain git push carries its own token"
 AGENT
 printf '$ git fence run --owner one -- sh agent.sh\n'
 (cd one && git fence run --owner one -- sh ../agent.sh) &
@@ -69,9 +69,9 @@ touch other-has-left
 wait
 git -C two fence log
 
-say "Nobody writes here without the lease any more, whatever number they pick"
+say "Without the lease, no token is accepted any more, however high"
 push main 99
 
-say "What the log says"
+say "The log"
 "$gate" audit server.git
 "$gate" audit verify server.git

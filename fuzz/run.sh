@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs every fuzz target, or those that are named, one after the other:
+# Runs all fuzz targets, or the named ones, one after the other:
 #
 #     ./fuzz/run.sh [seconds] [target]...
 #
-# Coverage-guided (libFuzzer), with the pinned stable toolchain: no sanitizer, whose runtime only
-# nightly has, but debug assertions and overflow checks. Needs a C++ compiler and
-# `cargo install cargo-fuzz --locked`. What it finds is left in fuzz/artifacts/<target>/.
+# Coverage-guided (libFuzzer), with the pinned stable toolchain: without a sanitizer, whose runtime needs
+# nightly, but with debug assertions and overflow checks. Needs a C++ compiler and
+# `cargo install cargo-fuzz --locked`. Findings are in fuzz/artifacts/<target>/.
 set -eu
 cd "$(dirname "$0")"
 seconds=${1:-60}

@@ -1,4 +1,4 @@
-//! What git and the gate say of a push.
+//! The answers of git and of the gate to a push.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_fence_client::hostile::answer(bytes));

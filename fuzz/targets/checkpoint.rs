@@ -1,4 +1,4 @@
-//! A checkpoint, and the log that is read from it on.
+//! A checkpoint and the log after it.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_fence_hook::hostile::checkpoint(bytes));

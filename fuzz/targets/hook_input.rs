@@ -1,4 +1,4 @@
-//! What git tells the hook on its standard input.
+//! The standard input of the hook.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_fence_core::hostile::push(bytes));

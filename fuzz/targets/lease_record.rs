@@ -1,4 +1,4 @@
-//! The messages of the commits that hold a lease and its beat.
+//! The commit messages of a lease and its beat.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_fence_core::hostile::record(bytes));

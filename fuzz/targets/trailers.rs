@@ -1,4 +1,4 @@
-//! A commit's message.
+//! A commit message.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_fence_hook::hostile::trailers(bytes));

@@ -1,4 +1,4 @@
-//! Reading the log: what is asked for and nothing else, in the form that is asked for, as it comes.
+//! Reading the log: only the requested lines, in the requested format, as they are written.
 
 use crate::support::{
     World, any_git,
@@ -29,7 +29,7 @@ fn numbers(lines: &[serde_json::Value], wanted: impl Fn(&serde_json::Value) -> b
     lines.iter().filter(|line| wanted(line)).map(|line| line["seq"].as_u64().unwrap()).collect()
 }
 
-/// A server with two fences, pushes to both, one over both, refusals, and a time of observing.
+/// A server with two fences, pushes to both, one push over both, refusals, and a period in observe mode.
 fn busy_world() -> World {
     let world = World::new(&any_git());
     world.configure("fence.deploy.refs", "refs/heads/deploy/*");
@@ -101,7 +101,7 @@ fn invalid_queries_are_usage_errors() {
     }
 }
 
-/// Read back by a program that knows CSV better than we do.
+/// Read back by an independent CSV parser.
 #[test]
 fn csv_quotes_special_characters() {
     if lacks(&[Need::Python]) {
@@ -160,7 +160,7 @@ fn output_is_truncated_on_a_narrow_terminal_but_not_in_a_pipe() {
     assert!(piped.contains("token 4 is not above 5, the mark of fence 'repo'") && !piped.contains('…'), "{piped}");
 }
 
-/// `audit --follow`, and what it has shown so far. Ended by pid when the test is over.
+/// `audit --follow` and its output so far. Ended by pid when the test is over.
 struct Follower {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
@@ -184,7 +184,7 @@ impl Follower {
         self.lines.lock().unwrap().clone()
     }
 
-    /// What it said on standard error, once it has ended.
+    /// Its standard error, once it has ended.
     fn said(&mut self) -> String {
         let mut said = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -213,7 +213,7 @@ fn follow_shows_every_line_once_across_rotation() {
         world.push_token("main", &token.to_string()).assert_landed();
         rotate();
         if token % 3 == 0 {
-            // Twice in a row, so that a whole file comes and goes between two looks.
+            // Twice in a row, so that a whole file appears and disappears between two polls.
             world.push_token("main", "1").assert_refused("FENCE-STALE");
             rotate();
         }
@@ -243,7 +243,7 @@ fn follow_exits_when_its_reader_is_gone_even_without_new_lines() {
     stdout.read_line(&mut first).unwrap();
     assert!(first.contains("begun"), "{first}");
     assert!(child.try_wait().unwrap().is_none(), "it follows");
-    // Should it not end by itself, it is ended with the test.
+    // If it does not end by itself, it is ended with the test.
     let mut follower = Follower { child, lines: Arc::default(), reader: None };
     drop(stdout);
     wait_until("it has ended", || follower.child.try_wait().unwrap().is_some());

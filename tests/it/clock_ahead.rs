@@ -1,5 +1,5 @@
-//! Without a gate, a holder whose clock is far ahead: by its heartbeat's deadline it would hold the lease long after
-//! its death. What lies in the future counts only as watched.
+//! A holder whose clock is far ahead, without a gate: by the deadline in its heartbeat it would hold the lease long
+//! after its death. A deadline in the future counts only if the heartbeat was seen to change.
 
 use crate::support::{
     World,
@@ -12,7 +12,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-/// A holder that is an hour ahead, and dead.
+/// A dead holder whose clock is an hour ahead.
 fn dead_holder<'w>(world: &'w World, ttl: &str) -> Agent<'w> {
     let holder = world.agent("holder");
     let mut acquire = holder.fence(&["acquire", "--owner", "holder", "--ttl", ttl]);
@@ -25,7 +25,7 @@ fn waiting_fresh_clone_takes_over_from_a_dead_holder() {
     let world = World::bare(&any_git(), &[]);
     dead_holder(&world, "3s");
     let fresh = world.agent("fresh");
-    // Less than it takes to see that the heartbeat stands still.
+    // Less than it takes to see that the heartbeat does not change.
     let (code, said) =
         code_of(&fresh.run(&["--if-held", "wait", "--wait", "1s", "--skew", "0s"], "true").output().unwrap());
     assert_eq!((code, &fresh.status()["outcome"]), (0, &"ran".into()), "{said}");
@@ -74,7 +74,7 @@ fn live_holder_keeps_its_lease_however_far_ahead_its_clock_is() {
     assert_eq!(holder.status()["outcome"], "ran");
 }
 
-/// The watcher's own clock was ahead, too, before it was set right and the machine booted.
+/// The observer's clock was ahead too, until it was corrected and the machine rebooted.
 #[test]
 fn observation_stamped_in_the_future_is_replaced() {
     let world = World::bare(&any_git(), &[]);

@@ -1,4 +1,4 @@
-//! Clocks that are wrong, and machines that pass for each other.
+//! Wrong clocks, and machines that look like each other.
 
 use crate::support::{
     Pushed, Running, World, any_git, gits,
@@ -8,7 +8,7 @@ use crate::support::{
 };
 use std::{fs, path::PathBuf, process::Command};
 
-/// A machine with the same machine id and another boot: what a cloned one is, or this one after a reboot.
+/// A machine with the same machine id and another boot id: a clone, or this machine after a reboot.
 struct OtherBoot {
     boot_id: PathBuf,
 }
@@ -20,7 +20,7 @@ impl OtherBoot {
         OtherBoot { boot_id }
     }
 
-    /// `command`, run there.
+    /// `command`, run on that machine.
     fn runs(&self, command: &mut Command) -> Command {
         let mut unshare = Command::new("unshare");
         let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
@@ -43,8 +43,8 @@ impl OtherBoot {
     }
 }
 
-/// Two machines from one image, on one shared directory. This one has been up since before the other's
-/// push, so that cannot have been before a reboot.
+/// Two machines from one image share a directory. This one was already up at the time of the other's
+/// push, so the push cannot have been made before a reboot.
 #[test]
 fn push_on_a_cloned_machine_does_not_count_as_rebooted() {
     if lacks(&[Need::OtherBoot]) {
@@ -70,8 +70,8 @@ fn push_on_a_cloned_machine_does_not_count_as_rebooted() {
     }
 }
 
-/// The clock was ahead when the push was let through, and then the machine was booted: no clock says
-/// how old the push is, so it is watched for as long as it may take, and then it is over.
+/// The clock was ahead when the push was accepted, and then the machine rebooted: no clock tells
+/// the age of the push, so it is watched for fence.wait, and then it is over.
 #[test]
 fn push_stamped_in_the_future_is_over_after_being_watched_for_fence_wait() {
     if lacks(&[Need::OtherBoot, Need::Strace]) {
@@ -92,7 +92,7 @@ fn push_stamped_in_the_future_is_over_after_being_watched_for_fence_wait() {
     assert_eq!((&settled["evidence"], &settled["moved"]), (&"time-passed".into(), &0.into()));
 }
 
-/// The clock was ahead when the lease was taken, and then the machine was booted: the lease must not
+/// The clock was ahead when the lease was granted, and then the machine rebooted: the lease must not
 /// be held until the clock catches up.
 #[test]
 fn lease_stamped_in_the_future_is_restamped_and_expires() {
@@ -121,7 +121,7 @@ fn lease_stamped_in_the_future_is_restamped_and_expires() {
     world.assert_log_is_whole();
 }
 
-/// Nobody has the hash of the last line but whoever wrote it, under another boot.
+/// Only the writer of the last line, under another boot, has its hash.
 fn change_last_line(world: &World, change: impl FnOnce(&mut serde_json::Value)) {
     let path = world.fence_file("audit.jsonl");
     let log = fs::read_to_string(&path).unwrap();

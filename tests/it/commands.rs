@@ -1,4 +1,4 @@
-//! What people run: install, status, audit.
+//! The commands for operators: install, status, audit.
 
 use crate::support::{World, any_git, gits, story, text, tree};
 use std::{

@@ -1,4 +1,4 @@
-//! The companion in its place, over whatever is there and wherever a host looks for it.
+//! Installing the companion beside existing hooks and in every layout.
 
 use crate::support::{World, any_git, fixture, gits, tree, tree_without, write_script};
 use std::{fs, os::unix::fs::symlink};
@@ -7,7 +7,7 @@ fn command(world: &World, name: &str) -> String {
     world.ok(world.hook_program().arg(name).arg(world.server()))
 }
 
-/// As Gitea and Forgejo have them: each kind of hook runs a directory.
+/// As in Gitea and Forgejo: each kind of hook runs a directory.
 fn world_of_a_forge() -> World {
     let world = World::bare(&any_git(), &[]);
     for kind in ["pre-receive", "post-receive"] {
@@ -21,7 +21,7 @@ fn world_of_a_forge() -> World {
 #[test]
 fn dispatcher_runs_the_companion_first_and_the_gate_last() {
     let world = world_of_a_forge();
-    // The queue's own name sorts before letters.
+    // The name of the queue's hook sorts before letters.
     let undo = "while read -r old new ref; do git update-ref -d \"$ref\"; done; exit 0";
     write_script(&world.hook("post-receive.d/01-queue"), undo);
     let before = tree_without(&world.server(), &["fence"]);
@@ -36,7 +36,7 @@ fn dispatcher_runs_the_companion_first_and_the_gate_last() {
     world.push_token("queue", "7").assert_refused("FENCE-STALE");
     let settled = world.events("push.settled");
     assert_eq!((settled.len(), &settled[0]["evidence"]), (1, &"reported".into()));
-    // The forge writes its dispatchers anew; the gate is not harmed by that, but by one that is gone.
+    // The forge rewrites its dispatchers. That does not harm the gate, but a missing dispatcher does.
     fs::remove_file(world.hook("post-receive.d/00-git-fence")).unwrap();
     world.push_token("queue", "8").assert_refused("FENCE-BROKEN");
     command(&world, "install");
@@ -73,8 +73,8 @@ fn existing_post_receive_runs_after_the_companion_and_is_restored_exactly() {
     }
 }
 
-/// The version before linked whatever lay beside a hook that it kept, a `post-receive` too. Taken for a kept hook, that
-/// link would lead the companion to itself.
+/// The previous version linked every file beside a kept hook, including a `post-receive`. As a kept hook, that
+/// link would make the companion call itself.
 #[test]
 fn link_made_by_an_earlier_version_is_not_a_kept_hook() {
     let world = World::bare(&any_git(), &[]);
@@ -84,7 +84,7 @@ fn link_made_by_an_earlier_version_is_not_a_kept_hook() {
     symlink("../post-receive", world.hook("kept-by-git-fence/post-receive")).unwrap();
     command(&world, "install");
     world.push_token("main", "1").assert_landed();
-    // And where there was one beside it.
+    // The same with a `post-receive` beside it.
     world.put_over("post-receive", "echo theirs >>ran");
     command(&world, "install");
     world.push_token("main", "2").assert_landed();

@@ -1,5 +1,5 @@
-//! Many clients on one fence, at the same time: whoever does not get in hears that it is held or busy, and
-//! nothing else; and whoever waits gets in.
+//! Many clients on one fence at the same time: a client that does not get the lease is told that it is held or busy,
+//! and nothing else; a client that waits gets it.
 
 use crate::support::{
     Running, World,
@@ -12,7 +12,7 @@ fn agents(world: &World, count: usize) -> Vec<Agent<'_>> {
     (0..count).map(|n| world.agent(&format!("agent{n}"))).collect()
 }
 
-/// Each agent runs `script` so many times in a row, all agents at once. What became of each run, and what it said.
+/// All agents at once run `script` that many times in a row. Returns the outcome and output of each run.
 fn outcomes(agents: &[Agent<'_>], rounds: usize, options: &[&str], script: &str) -> Vec<(String, String)> {
     thread::scope(|scope| {
         let each = agents.iter().map(|agent| {
@@ -31,7 +31,7 @@ fn outcomes(agents: &[Agent<'_>], rounds: usize, options: &[&str], script: &str)
     })
 }
 
-/// A script that says when it was not alone, and pushes.
+/// A script that reports if it was not alone, and pushes.
 fn alone(world: &World) -> String {
     let (inside, both) = (sh(world.path("in")), sh(world.path("both")));
     let push = "git commit -q --allow-empty -m more && git push -q origin HEAD:refs/heads/$GIT_FENCE_OWNER";
@@ -48,7 +48,7 @@ fn every_waiting_client_gets_the_lease_under_contention() {
             assert_eq!(outcome, "ran", "{remote:?}: {said}");
         }
         assert!(!world.path("both").exists(), "{remote:?}: two were inside");
-        // One to get in, one for the push.
+        // One to acquire, one to push.
         assert_eq!(world.lease_token(), 2 * (8 + 8), "{remote:?}");
         if remote == Remote::Gate {
             world.assert_log_is_whole();
@@ -71,7 +71,7 @@ fn client_that_does_not_wait_gets_held_or_busy_and_nothing_else() {
     }
 }
 
-/// Somebody else's push stands still behind the gate.
+/// Another push is stalled behind the gate.
 #[test]
 fn gate_busy_until_the_end_of_the_wait_is_reported_as_busy() {
     let world = World::new(&any_git());
@@ -99,8 +99,8 @@ fn gate_busy_until_the_end_of_the_wait_is_reported_as_busy() {
     assert_eq!(code_of(&agent.run(&[], "true").output().unwrap()).0, 0);
 }
 
-/// Two who come at the same moment may both find the refs locked, and both fail: nothing has moved then, and
-/// nobody was refused.
+/// Two clients at the same moment may both find the refs locked, and both fail: then nothing has moved, and
+/// neither was refused.
 #[test]
 fn refs_locked_by_another_process_are_busy() {
     let world = World::bare(&any_git(), &[]);

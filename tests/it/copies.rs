@@ -1,10 +1,10 @@
-//! Logs that were copied, interrupted or damaged where no push looks: each is told as what it is, and no push is said
-//! to be refused that lands.
+//! Logs that were copied, interrupted or damaged in a place that pushes do not read: each is reported as what it is,
+//! and doctor does not claim that pushes are refused when they land.
 
 use crate::support::{World, any_git, text};
 use std::{fs, path::PathBuf, process::Command};
 
-/// Where a rotation stops that is killed after the log got its second name and before it began anew.
+/// The point where a killed rotation stops: the log has its second name, and the new log is not started yet.
 fn interrupt_rotation(world: &World) -> PathBuf {
     let seq = world.audit().last().unwrap()["seq"].as_u64().unwrap();
     let archive = world.fence_file(&format!("audit-{seq:012}.jsonl"));
@@ -63,7 +63,7 @@ fn copied_interrupted_rotation_is_recognised_and_continued() {
     }
 }
 
-/// The version before has rotated over what was left: two files begin alike, and neither is the log.
+/// The previous version has rotated over the leftover: two files begin alike, and neither is the log.
 #[test]
 fn leftover_of_a_rotation_is_recognised_after_later_rotations() {
     let world = World::new(&any_git());
@@ -81,7 +81,7 @@ fn leftover_of_a_rotation_is_recognised_after_later_rotations() {
     world.assert_log_is_whole();
 }
 
-/// Only what is a beginning of the next file, to the byte, is taken for a copy of it.
+/// Only an exact prefix of the next file counts as a copy of it.
 #[test]
 fn differing_copy_is_damage() {
     let world = World::new(&any_git());
@@ -170,7 +170,7 @@ fn doctor_reports_what_each_kind_of_damage_does_to_pushes() {
     }
 }
 
-/// Adopting what can be read before the damage would forget every mark after it, for nothing.
+/// Accepting only what is readable before the damage would lose every mark after it, needlessly.
 #[test]
 fn damage_before_the_checkpoint_is_moved_aside_and_lowers_no_mark() {
     let world = world_with_everything();

@@ -1,4 +1,4 @@
-//! Each kind of damage is found, named, and mended by the very command that doctor gives.
+//! Each kind of damage is found, named, and fixed by the command that doctor gives.
 
 use crate::support::{
     Git, World, any_git, copy_program, fixture, gits,
@@ -32,7 +32,7 @@ fn assert_clean(world: &World) {
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
-/// Runs a command through a shell that finds `git-fence-hook` where an operator's would.
+/// Runs a command through a shell that finds `git-fence-hook` as an operator's shell would.
 #[track_caller]
 fn run_in_shell(world: &World, command: &str) {
     let mut shell = Command::new("sh");
@@ -43,7 +43,7 @@ fn run_in_shell(world: &World, command: &str) {
     world.ok(shell.args(["-ec", command]));
 }
 
-/// The finding of that name is there, and the command it gives leaves nothing to be found.
+/// Asserts that the finding exists and that the command it gives leaves no findings.
 #[track_caller]
 fn assert_found_and_mended(world: &World, name: &str, severity: &str) {
     let (_, findings) = doctor(world);
@@ -60,12 +60,12 @@ fn assert_found_and_mended(world: &World, name: &str, severity: &str) {
     run_in_shell(world, mend);
     let (_, left) = doctor(world);
     assert!(left.iter().all(|finding| finding["name"] != name), "{mend}\n{left:#?}");
-    // The next push takes the one down by itself; a fence that was just made has no refs yet.
+    // The next push records the first by itself; a new fence has no refs yet.
     let is_left = |finding: &serde_json::Value| finding["name"] == "lease-moved" || finding["name"] == "guards-nothing";
     assert!(left.iter().all(is_left), "{mend}\n{left:#?}");
 }
 
-/// Lets `damage` loose on a server that has been pushed to.
+/// Applies `damage` to a server that has been pushed to.
 #[track_caller]
 fn found_and_mended_by(git: &Git, name: &str, severity: &str, damage: impl FnOnce(&World)) {
     let world = World::new(git);
@@ -295,7 +295,7 @@ fn unreadable_repository_is_a_finding_in_a_tree_and_an_error_alone() {
     assert!(alone.status.code() == Some(1) && text(&alone.stderr).starts_with("error: "), "{}", text(&alone.stderr));
 }
 
-/// The log of last night beside the leases of today.
+/// Last night's log beside today's leases.
 #[test]
 fn mark_behind_a_lease_is_found() {
     let world = World::new(&any_git());

@@ -6,7 +6,7 @@ use crate::support::{
     sh, signal, signal_group, story, strace, text, wait_until, write_script,
 };
 
-/// Long enough that a test which waited it out would be noticed: it gives up long before.
+/// Long enough that a test that waited for it would fail: it gives up much earlier.
 const FOREVER: &str = "10m";
 
 #[test]
@@ -33,8 +33,8 @@ fn receive_pack_killed_after_some_refs_moved_has_spent_its_token() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.wait", FOREVER);
-        // Newer gits update all refs in one batch, after all update hooks: kill it when the refs
-        // have moved, from the hook that is told of that.
+        // Newer versions of git update all refs in one batch, after all update hooks: kill it when the refs
+        // have moved, from the hook that git then runs.
         world.write_hook(
             "reference-transaction",
             "[ \"$1\" = committed ] || exit 0\ngrep -q refs/heads/b && kill -KILL $PPID; exit 0",
@@ -70,8 +70,8 @@ fn mark_and_refs_agree_after_the_client_is_killed() {
     }
 }
 
-/// The hook is killed at its first system call, at its second, and so on through all of them: before each, and
-/// so after each.
+/// The hook is killed at its first system call, at its second, and so on: before each call, and
+/// so after the previous one.
 #[test]
 fn hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     if lacks(&[Need::Strace]) {
@@ -98,14 +98,14 @@ fn hook_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
         token += 1;
         let (pushed, trace) = push_under_strace(token, &format!("-e {}", call.kill()));
         if pushed.ok {
-            // Reading a log that has grown takes a call more or less.
+            // Reading a longer log takes a call more or less.
             assert!(!trace.contains("killed by"), "{call:?} was killed and landed");
             continue;
         }
         assert!(!pushed.text.contains("FENCE-"), "killed, not refused: {}", pushed.text);
         assert!(world.verify().status.success(), "killed at {call:?}");
         assert_eq!(world.mark(), token - 1, "killed at {call:?}");
-        // The same token has not been spent, and nobody has to wait for the dead.
+        // The same token has not been spent, and nobody has to wait for the dead push.
         world.push_token("main", &token.to_string()).assert_landed();
         assert_eq!(world.mark(), token);
         killed += 1;
@@ -135,7 +135,7 @@ fn accepted_push_starts_no_process_and_syncs_once() {
         );
         world.push_token("main", "2").assert_landed();
         let trace = std::fs::read_to_string(trace).unwrap();
-        // Without where the program is, and the loader's look around there: that is the machine's business.
+        // Without the program's path and the loader's search there: these depend on the machine.
         let built = std::path::Path::new(env!("CARGO_BIN_EXE_git-fence-hook")).parent().unwrap().to_str().unwrap();
         let own: Vec<&str> = trace.lines().filter(|line| line.contains("execve(") || !line.contains(built)).collect();
         let calls = |names: &[&str]| {
@@ -177,7 +177,7 @@ fn push_from_inside_a_hook_of_the_push_in_flight_is_refused_at_once() {
         let world = World::new(&git);
         world.configure("fence.wait", FOREVER);
         let inner = sh(world.path("inner.txt"));
-        // GIT_DIR and the quarantine are the outer push's; an inner push starts afresh.
+        // GIT_DIR and the quarantine belong to the outer push; an inner push needs a clean environment.
         let push_inside = |hook: &str| {
             world.write_hook(
                 hook,
@@ -196,7 +196,7 @@ fn push_from_inside_a_hook_of_the_push_in_flight_is_refused_at_once() {
         assert_eq!(world.mark(), 5);
         std::fs::remove_file(world.hook("update")).unwrap();
 
-        // When the refs have moved, the outer push is over, and its post-receive may push.
+        // Once the refs have moved, the outer push is over, and its post-receive may push.
         push_inside("post-receive");
         world.push_token("main", "6").assert_landed();
         assert!(world.server_ref("refs/heads/from-post-receive").is_some());
@@ -236,7 +236,7 @@ fn stalled_older_push_is_evicted_by_a_newer_one_if_configured() {
     }
 }
 
-/// Nobody waits for as long as a push may stay in the slot: what counts is how long it has been there.
+/// No push waits as long as a push may stay in the slot: the time in the slot counts.
 #[test]
 fn push_in_the_slot_for_too_long_is_evicted_by_a_push_that_just_arrived() {
     for git in gits() {
@@ -253,7 +253,7 @@ fn push_in_the_slot_for_too_long_is_evicted_by_a_push_that_just_arrived() {
     }
 }
 
-/// Runs the hook as a host does that starts hooks elsewhere: no receive-pack is above it.
+/// Runs the hook as a host that starts hooks elsewhere: it has no receive-pack among its ancestors.
 fn hook_by_hand(world: &World, input: &std::path::Path, token: &str) -> Pushed {
     let mut hook = world.hook_program();
     hook.arg("pre-receive").current_dir(world.server()).env("GIT_DIR", ".");
@@ -270,8 +270,8 @@ fn hook_without_a_receive_pack_refuses_unless_configured() {
     std::fs::write(&input, format!("{} {tip} refs/heads/main\n", "0".repeat(40))).unwrap();
     let run = |token: &str| hook_by_hand(&world, &input, token);
     run("5").assert_refused("FENCE-UNSEEN");
-    // The bounded form: nobody can see when it is over, so it is over when the refs say so or
-    // the time has passed.
+    // The bounded form: its end cannot be seen, so it is over when its refs have moved or
+    // fence.wait has passed.
     world.configure("fence.receivePack", "none");
     world.configure("fence.wait", "10m");
     run("5").assert_landed();
@@ -284,7 +284,7 @@ fn hook_without_a_receive_pack_refuses_unless_configured() {
     world.configure("fence.wait", "0");
     run("7").assert_landed();
     assert_eq!(world.events("push.settled").last().unwrap()["evidence"], "time-passed");
-    // Its time begins when it is let through, not when it began to wait.
+    // Its time starts when it is accepted, not when it started to wait.
     let uptime = |line: &serde_json::Value| line["place"]["uptime_ms"].as_u64().unwrap();
     let accepted = world.events("push.accepted");
     assert!(accepted.windows(2).all(|two| uptime(&two[0]) <= uptime(&two[1])));
@@ -307,7 +307,7 @@ fn push_whose_process_cannot_be_seen_is_waited_for_until_fence_wait() {
     assert!(waited >= 1000, "the one before had {waited} ms");
 }
 
-/// Twelve that wait and are told at the same moment that they waited in vain: all are on record.
+/// The waits of twelve pushes time out at the same moment: all refusals are recorded.
 #[test]
 fn every_refusal_is_recorded_under_concurrency() {
     let world = World::new(&any_git());
@@ -325,7 +325,7 @@ fn every_refusal_is_recorded_under_concurrency() {
     world.assert_log_is_whole();
 }
 
-/// A hook that is stopped while it holds the lock stops everybody else, for as long as they wait.
+/// A hook that is stopped while it holds the lock blocks all others, for as long as they wait.
 #[test]
 fn wait_for_a_lock_that_is_never_released_is_bounded() {
     let world = World::new(&any_git());
@@ -338,8 +338,8 @@ fn wait_for_a_lock_that_is_never_released_is_bounded() {
     world.push_token("main", "5").assert_landed();
 }
 
-/// Two processes with two mutexes, because somebody deleted the first while it was held, still
-/// meet at the other lock.
+/// Two processes with two mutexes, because the first was deleted while it was held, still
+/// exclude each other by the second lock.
 #[test]
 fn mutex_deleted_while_held_still_excludes_others() {
     let world = World::new(&any_git());
@@ -354,7 +354,7 @@ fn mutex_deleted_while_held_still_excludes_others() {
     world.assert_log_is_whole();
 }
 
-/// What was the log when somebody began to wait for the lock may be an archive when they have it.
+/// The log at the time when a process started to wait for the lock may be an archive when it gets it.
 #[test]
 fn push_that_waited_during_a_rotation_writes_to_the_new_log() {
     let world = World::new(&any_git());
@@ -366,7 +366,7 @@ fn push_that_waited_during_a_rotation_writes_to_the_new_log() {
     held.lock().unwrap();
     let push = world.start_push("main", "6");
     wait_until("it waits for the lock", || a_hook_has_open(&lock));
-    // What a rotation does to the name, without the lines that it would move.
+    // What a rotation does to the name, without moving lines.
     let (archive, new) = (world.path("archive"), world.path("new"));
     std::fs::copy(&path, &new).unwrap();
     std::fs::hard_link(&path, &archive).unwrap();
@@ -379,7 +379,7 @@ fn push_that_waited_during_a_rotation_writes_to_the_new_log() {
     world.assert_log_is_whole();
 }
 
-/// Whether a hook has the file at `path` open. (A process that is just being started has what its parent has.)
+/// Whether a hook has the file at `path` open. (A process that is just starting has its parent's files open.)
 fn a_hook_has_open(path: &std::path::Path) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let is_hook = |process: &std::path::PathBuf| {
@@ -391,8 +391,8 @@ fn a_hook_has_open(path: &std::path::Path) -> bool {
     open.any(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path))
 }
 
-/// The hook file names its program as interpreter. If that is gone, git cannot start the hook, and
-/// must refuse and not pass.
+/// The hook file names the program as its interpreter. If the program is missing, git cannot start the hook, and
+/// must refuse the push.
 #[test]
 fn gate_is_closed_if_its_program_is_missing() {
     for git in gits() {
@@ -407,7 +407,7 @@ fn gate_is_closed_if_its_program_is_missing() {
         let pushed = world.push_token("main", "6");
         assert!(!pushed.ok, "{}", pushed.text);
 
-        // A path that does not fit into a first line goes through a shell, to the same effect.
+        // A path that does not fit in a first line goes through a shell, with the same effect.
         let spaced = world.path("a dir with spaces and 'quotes'");
         std::fs::create_dir(&spaced).unwrap();
         let program = spaced.join("git-fence-hook");

@@ -1,4 +1,4 @@
-//! Leases with a long history: a clone fetches the tip alone, and more of it only where more is asked for.
+//! Leases with a long history: a clone fetches only the tip, and more only on request.
 
 use crate::support::{
     World,
@@ -16,7 +16,7 @@ use std::{
     process::Stdio,
 };
 
-/// A lease that has changed hands so many times.
+/// A lease that has changed hands that many times.
 fn long_history(world: &World, ownerships: u64) {
     let mut stream = String::new();
     for token in 1..=ownerships {
@@ -37,7 +37,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// How many commits a clone has of the remote's leases.
+/// The number of lease commits in a clone.
 fn commits_of(agent: &Agent<'_>) -> usize {
     let home = agent.path(".git/git-fence");
     let stores = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path().join("objects"));
@@ -101,7 +101,7 @@ fn log_fetches_the_history() {
     assert_eq!(tokens(&["log", "--json", "-n", "4"]), [302, 301, 300, 299]);
 }
 
-/// What is known of tips that are past is not carried along for ever.
+/// Old tips are not kept forever.
 #[test]
 fn clone_that_has_seen_many_tips_keeps_only_the_last() {
     let world = World::bare(&any_git(), &[]);
@@ -119,7 +119,7 @@ fn clone_that_has_seen_many_tips_keeps_only_the_last() {
     assert!(shallow.iter().map(lines).sum::<usize>() <= 2, "{shallow:?}");
 }
 
-/// The answer to a push was lost, and others have had the lease many times since.
+/// The answer to a push was lost, and the lease has changed hands many times since.
 #[test]
 fn lost_answer_is_found_deep_in_the_history() {
     if lacks(&[Need::Python]) {
@@ -130,7 +130,7 @@ fn lost_answer_is_found_deep_in_the_history() {
     b.ok(&["acquire"]);
     b.ok(&["release"]);
     a.ok(&["acquire", "--ttl", "1h"]);
-    // The server does all of it, and is not heard; nor is the question that follows.
+    // The server completes the push, but its answer is lost, and so is the answer to the question that follows.
     let program = crate::support::fixture("fickle-receive-pack.py");
     fs::write(world.path("plan"), "lost\ndown\n").unwrap();
     let program = format!("FICKLE_PLAN={} {}", world.path("plan").display(), program.display());
@@ -147,7 +147,7 @@ fn lost_answer_is_found_deep_in_the_history() {
     assert!(said.contains("the push landed; since then"), "{said}");
 }
 
-/// A gate is told of a holder that git itself has stopped; and what it is told with needs no history.
+/// A client that git itself stopped reports this to the gate; that needs no history.
 #[test]
 fn lost_holder_reports_to_the_gate_without_fetching_history() {
     let world = Remote::Gate.world(&any_git());
@@ -168,7 +168,7 @@ fn lost_holder_reports_to_the_gate_without_fetching_history() {
     assert_eq!(refused.last().unwrap()["owner"], "a");
 }
 
-/// A clone has seen one tip and then, after others, another: what is between them is not here.
+/// A clone has seen one tip and later another: it does not have the commits between them.
 #[test]
 fn clone_that_has_seen_some_tips_acquires_the_lease() {
     for git in gits() {
@@ -183,7 +183,7 @@ fn clone_that_has_seen_some_tips_acquires_the_lease() {
     }
 }
 
-/// With a depth, git fails where there is nothing to fetch, in words or without.
+/// With a depth, git fails if there is nothing to fetch, with or without a message.
 #[test]
 fn first_lease_is_acquired_over_every_transport() {
     if lacks(&[Need::Python]) {
@@ -207,7 +207,7 @@ fn first_lease_is_acquired_over_every_transport() {
                 assert_eq!(fence(&["log"]), "never held");
                 assert_eq!(fence(&["acquire"]), "1");
                 fence(&["release"]);
-                // Gone again, by somebody's hand.
+                // Deleted again by hand.
                 for part in ["lease", "beat"] {
                     world.ok(world.git("server.git").args(["update-ref", "-d", &format!("refs/fence/repo/{part}")]));
                 }

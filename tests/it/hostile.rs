@@ -1,4 +1,4 @@
-//! What no git client sends: each gets its code and one clear sentence.
+//! Input that no git client sends: each gets its code and one clear sentence.
 
 use crate::support::{
     Pushed, World, any_git,
@@ -18,7 +18,7 @@ fn too_many_push_options_are_refused() {
         pushed.assert_refused("FENCE-MALFORMED");
         assert!(pushed.text.len() < 2000, "long text is cut");
     }
-    // Other people's options are other people's business.
+    // Options of other programs are ignored.
     let theirs = format!("merge_request.description={}", "x".repeat(60_000));
     world.push(&["HEAD:refs/heads/main"], &[&theirs, "fence-token=5"]).assert_landed();
     assert!(fs::metadata(world.fence_file("audit.jsonl")).unwrap().len() < 20_000, "and the log stays small");
@@ -72,7 +72,7 @@ fn invalid_ref_names_are_refused_and_never_become_paths() {
         let pushed = raw::push(&world, &[RawCommand::new(NULL, &tip, name)], &[b"fence-token=5"]);
         pushed.assert_refused("FENCE-MALFORMED");
     }
-    // Names beyond what a file can be called, or a path can be long.
+    // Names longer than a file name or a path may be.
     for length in [300, 5_000, 60_000] {
         let name = format!("refs/heads/{}", "x".repeat(length));
         let pushed = raw::push(&world, &[RawCommand::new(NULL, &tip, &name)], &[b"fence-token=5"]);
@@ -84,7 +84,7 @@ fn invalid_ref_names_are_refused_and_never_become_paths() {
     world.assert_log_is_whole();
 }
 
-/// What git gives the hook on its standard input, cut short.
+/// The hook's standard input, truncated.
 #[test]
 fn truncated_input_is_refused() {
     let world = World::new(&any_git());

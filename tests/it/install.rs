@@ -1,4 +1,4 @@
-//! Putting the gate in and taking it out, over whatever is there.
+//! Installing and uninstalling the gate over existing hooks and settings.
 
 use crate::support::{
     Git, Pushed, World, any_git, copy_program, fixture, gits,
@@ -29,7 +29,7 @@ fn uninstalled(world: &World) -> String {
     world.ok(world.hook_program().arg("uninstall").arg(world.server()))
 }
 
-/// What may differ after a journey with pushes: the record, and what was pushed.
+/// What may differ after a journey with pushes: the record and the pushed objects.
 fn without_pushes(world: &World) -> Vec<(String, u32, Vec<u8>)> {
     tree_without(&world.server(), &["fence", "objects", "refs", "ran"])
 }
@@ -38,7 +38,7 @@ fn runs(world: &World) -> usize {
     fs::read_to_string(world.server().join("ran")).unwrap_or_default().lines().count()
 }
 
-/// A server with a hook that takes down each of its runs, and then does what `body` says.
+/// A server with a hook that records each of its runs and then executes `body`.
 fn world_with_hook(git: &Git, body: &str) -> World {
     let world = World::bare(git, &[]);
     world.write_hook("pre-receive", &format!("echo run >>ran\n{body}"));
@@ -98,7 +98,7 @@ fn refusal_by_a_kept_hook_skips_the_gate() {
     }
 }
 
-/// The exit code is what git would have seen: it does not show it, so the hook is run by hand.
+/// git does not show the exit code that it gets from the hook, so the hook is run directly.
 #[test]
 fn exit_code_of_a_kept_hook_is_passed_on_and_a_signal_is_128_plus_n() {
     for (body, code) in [("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)] {
@@ -213,10 +213,10 @@ fn install_refuses_a_hook_it_cannot_keep_and_changes_nothing() {
     symlink("/tmp", &hook).unwrap();
     refused("is neither a file nor a link");
     fs::remove_file(&hook).unwrap();
-    // Kept, it would be a second gate.
+    // As a kept hook it would be a second gate.
     world.write_hook("pre-receive", "exec /usr/local/bin/git-fence-hook pre-receive");
     refused("calls the gate itself");
-    // Somebody put another hook over ours.
+    // Another hook has replaced ours.
     world.write_hook("pre-receive", "exit 0");
     installed(&world, &[]);
     world.write_hook("pre-receive", "exit 1");
@@ -277,8 +277,8 @@ fn concurrent_installs_leave_one_complete_gate() {
     assert_eq!(runs(&world), 1);
 }
 
-/// Killed at the first thing it changes, at the second, and so on through all of them. (strace counts
-/// each system call by itself.)
+/// Killed at its first change, at its second, and so on through all of them. (strace counts
+/// each system call separately.)
 #[test]
 fn killed_install_leaves_a_hook_and_is_completed_by_the_next() {
     if lacks(&[Need::Strace]) {
@@ -434,7 +434,7 @@ fn marks_are_raised_to_existing_leases_and_never_lowered() {
         world.configure("fence.deploy.refs", "refs/heads/deploy/*");
         world.configure("fence.deploy.accept", "at-or-above");
         lease("repo", &Agent::new("anna").lease(41, "held", "expired"));
-        // Somebody else's, of a form that is not known here, but it names its token.
+        // Not a git-fence record, and of an unknown format, but it contains a token.
         lease("deploy", "held\n\nFence-Lease: x\nFence-Token: 7\n");
         lease("odd", "held\n\nFence-Lease: x\nFence-Token: none\n");
         let ran = install(&world, &[]);
@@ -543,7 +543,7 @@ fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_nam
     let world = World::bare(&any_git(), &[]);
     let all = world.path("all");
     fs::create_dir(&all).unwrap();
-    // Copies of one: `git init` two hundred times is slow.
+    // Copies of one repository: two hundred `git init` are slow.
     let copy = format!(
         "for n in $(seq 1 200); do mkdir -p {0}/team$((n % 7)); cp -r {1} {0}/team$((n % 7))/r$n.git; done",
         sh(&all),

@@ -1,4 +1,4 @@
-//! The command under its keeper: how its end gets out, and that it ends when `run` does.
+//! The command under its keeper: how its exit status is passed on, and that it ends when `run` does.
 
 use crate::support::{
     World, any_git, as_if_from_a_shell,
@@ -14,8 +14,8 @@ use std::{
     process::{Child, ChildStdin, Command, Output, Stdio},
 };
 
-/// A clone of a bare repository without hooks, and beside it room where processes leave word, each its
-/// pid in a file of its name. When the test is over, whatever happens, those that are still there are
+/// A clone of a bare repository without hooks, and beside it a directory in which processes write their
+/// pids, each to a file of its name. When the test is over, in any case, those that are still alive are
 /// killed.
 struct Place {
     world: World,
@@ -47,13 +47,13 @@ impl Place {
         as_if_from_a_shell(&command)
     }
 
-    /// What `run` says became of it.
+    /// The outcome that `run` reports.
     fn outcome(&self) -> String {
         let status: serde_json::Value = serde_json::from_slice(&fs::read(self.path("status.json")).unwrap()).unwrap();
         status["outcome"].as_str().unwrap().to_owned()
     }
 
-    /// Takes the lease away, from another clone.
+    /// Revokes the lease from another clone.
     fn revoke(&self) {
         self.world.ok(self.world.git(".").args(["clone", "-q", "server.git", "other"]));
         let mut command = Command::new(env!("CARGO_BIN_EXE_git-fence"));
@@ -66,13 +66,13 @@ impl Place {
         self.world.path(name)
     }
 
-    /// What a shell has to do to leave word as `name`: whole or not at all.
+    /// The shell code that writes the pid to the file `name` atomically.
     fn word(&self, name: &str) -> String {
         let path = self.path(&format!("{name}.pid"));
         format!("echo $$ >{0}.new; mv {0}.new {0}", sh(&path))
     }
 
-    /// A process that leaves word as `name` and stays until somebody ends it.
+    /// A process that writes its pid to the file `name` and runs until it is ended.
     fn stays(&self, name: &str) -> String {
         let path = self.path(&format!("{name}.pid"));
         format!("sh -c {}", sh(format!("{}; exec tail -f {} >/dev/null", self.word(name), sh(path))))
@@ -91,7 +91,7 @@ impl Place {
         }
     }
 
-    /// Whether a process that was started here is alive: it has this directory on its command line.
+    /// Whether a process that was started here is alive: its command line contains this directory.
     fn is_alive(&self, pid: u32) -> bool {
         let place = self.path("");
         text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).contains(place.to_str().unwrap())
@@ -110,7 +110,7 @@ impl Drop for Place {
     }
 }
 
-/// A `run` that is under way. Killed when the test is over, whatever happens.
+/// A running `run`. Killed when the test is over, in any case.
 struct Started {
     child: Option<Child>,
     stderr: PathBuf,
@@ -119,7 +119,7 @@ struct Started {
 impl Started {
     fn by(command: &mut Command, place: &Place) -> Started {
         let stderr = place.path("stderr");
-        // To a file: a pipe would stay open as long as anybody has it.
+        // Output goes to a file: a pipe would stay open as long as any process has it.
         let child = command.stdout(Stdio::null()).stderr(fs::File::create(&stderr).unwrap()).spawn().unwrap();
         Started { child: Some(child), stderr }
     }
@@ -189,7 +189,7 @@ fn input_output_arguments_and_environment_are_passed_unchanged() {
     let mut command = place.run_command(&[], &argv);
     let mut child = command
         .env("KEPT", OsStr::from_bytes(b"a=\xffb"))
-        // What run sets comes before what was there.
+        // The variables that run sets precede existing ones.
         .env("GIT_FENCE_TOKEN", "before")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -253,7 +253,7 @@ fn ignored_signals_stay_ignored() {
 #[test]
 fn killing_run_ends_the_command_and_its_children() {
     let place = Place::new();
-    // `timeout` makes a process group of its own.
+    // `timeout` creates its own process group.
     let script = format!(
         "{} & timeout 1000 {} & (sh -c {} &) ; {}; wait",
         place.stays("child"),
@@ -310,7 +310,7 @@ fn command_can_clean_up_when_run_is_killed() {
     assert!(cleaned.exists());
 }
 
-/// It goes on to hear SIGTERM: it does not just lie there until it is killed.
+/// It is continued to receive SIGTERM; it does not stay stopped until it is killed.
 #[test]
 fn stopped_command_is_continued_and_ends_when_run_is_killed() {
     let place = Place::new();
@@ -326,9 +326,9 @@ fn stopped_command_is_continued_and_ends_when_run_is_killed() {
     assert!(cleaned.exists());
 }
 
-/// `run`, started by a shell in a pid namespace of its own, in which its session and process group have no number: as
-/// by a container's runtime or a sandbox. The shell is the namespace's first process, which must not be run itself.
-/// Nothing where the system lets nobody make one.
+/// `run`, started by a shell in its own pid namespace, in which its session and process group have no number: as
+/// by a container runtime or a sandbox. The shell is the first process of the namespace, which must not be run itself.
+/// None if the system does not allow such a namespace.
 fn run_in_pid_namespace(place: &Place, options: &[&str], script: &str) -> Option<(Output, String)> {
     if lacks(&[Need::PidNamespace]) {
         return None;
@@ -357,7 +357,7 @@ fn session_from_outside_the_pid_namespace_works_like_any_other() {
     assert_eq!(place.outcome(), "ran");
 }
 
-/// Whoever looks into such a `/proc` takes strangers for what the command has started.
+/// With such a `/proc`, unrelated processes would be mistaken for children of the command.
 #[test]
 fn nothing_starts_if_proc_shows_another_pid_namespace() {
     let place = Place::new();
@@ -368,7 +368,7 @@ fn nothing_starts_if_proc_shows_another_pid_namespace() {
     assert_eq!(place.outcome(), "not-started");
 }
 
-/// The lease is taken away, and the next heartbeat hears of it.
+/// The lease is revoked, and the next heartbeat finds out.
 #[test]
 fn sigterm_comes_first_and_sigkill_only_for_survivors() {
     for stays in [true, false] {
@@ -487,7 +487,7 @@ fn killing_the_keeper_ends_the_command_too() {
 }
 
 /// `run` of a shell script in the foreground of a terminal, under a shell with job control. If it is
-/// stopped, the shell brings it to the foreground again when `go` is there.
+/// stopped, the shell brings it to the foreground again when `go` exists.
 fn run_in_terminal(script: &str, place: &Place) -> Option<Started> {
     if lacks(&[Need::Terminal]) {
         return None;
@@ -543,7 +543,7 @@ fn ctrl_c_arrives_once() {
     let command = place.pid("command");
     keyboard.write_all(b"\x03").unwrap();
     wait_until("the command has heard it", || count.exists());
-    // Sent the same way as a second one would have been, and after it.
+    // Sent in the same way as a duplicate would have been, and after it.
     signal(parent_of(parent_of(command)), "HUP");
     let (code, said) = code_and_talk(&place);
     assert_eq!((code.as_str(), fs::read_to_string(count).unwrap().as_str()), ("9\n", "x\n"), "{said}");
@@ -574,7 +574,7 @@ fn killing_run_in_a_terminal_ends_the_command_and_its_children() {
 #[test]
 fn ctrl_z_stops_everything_and_fg_continues() {
     let place = Place::new();
-    // A shell that is just starting something cannot stop before that has started, so it reads.
+    // A shell that is starting a process cannot stop before that process has started, so it reads.
     let Some(mut started) = run_in_terminal(&format!("{}; read line; exit 4", place.word("command")), &place) else {
         return;
     };

@@ -1,5 +1,5 @@
-//! The pid that a supervisor knows is git's: SIGKILL for `git fence` does not reach the program that git has
-//! started, which has to see by itself that it is alone.
+//! A supervisor knows the pid of git: SIGKILL for `git fence` does not reach the program that git has
+//! started, which has to notice by itself that git is gone.
 
 use crate::support::{World, agents::Remote, any_git, sh, signal, text, try_signal, wait_until, write_script};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A `git fence …` that is under way. Ended by pid when the test is over, with all below it.
+/// A running `git fence …`. Ended by pid when the test is over, with all its descendants.
 struct Started {
     git: Child,
     below: Vec<u32>,
@@ -20,7 +20,7 @@ impl Started {
         Started { git, below: Vec::new() }
     }
 
-    /// Kills git, and git alone.
+    /// Kills only git.
     fn kill_git(&mut self) {
         self.below = below(self.git.id());
         assert!(!self.below.is_empty(), "git has started the program");
@@ -64,7 +64,7 @@ fn is_gone(pid: u32) -> bool {
     arguments(pid).is_empty()
 }
 
-/// What a script does to leave its pid in a file, whole or not at all.
+/// The shell code that writes the pid to a file atomically.
 fn word(path: &Path) -> String {
     format!("echo $$ >{0}.new; mv {0}.new {0}", sh(path))
 }
@@ -80,7 +80,7 @@ fn run_whose_git_is_killed_ends_its_command_and_releases_the_lease() {
         let world = remote.world(&any_git());
         let agent = world.agent("a");
         let inside = world.path("inside");
-        // One that does not listen is killed in the end.
+        // A command that ignores SIGTERM is killed in the end.
         let script = format!("trap '' TERM; {}; while :; do sleep 0.05; done", word(&inside));
         let mut run = Started::by(&mut agent.run(&["--ttl", "6s"], &script));
         let command = pid_in(&inside);
@@ -110,7 +110,7 @@ fn push_stops_when_its_git_is_killed() {
     let world = World::bare(&any_git(), &[]);
     let agent = world.agent("a");
     agent.ok(&["acquire", "--ttl", "1h"]);
-    // The connection stands, and nothing has been sent yet.
+    // The connection is open, and nothing has been sent yet.
     let (begun, go) = (world.path("begun"), world.path("go"));
     let slow = format!("{}; until [ -e {} ]; do sleep 0.02; done; exec git-receive-pack \"$@\"", word(&begun), sh(&go));
     write_script(&world.path("slow"), &slow);
@@ -157,7 +157,7 @@ fn killed_plain_push_under_a_lease_stops() {
     assert_eq!(world.server_ref("refs/heads/a"), None);
 }
 
-/// Started as git starts it, and git is gone before the program looks. A shell stands for git here.
+/// Started as git starts it, and git is gone before the program checks its parent. A shell stands in for git here.
 #[test]
 fn run_whose_git_died_before_its_first_check_acquires_nothing() {
     let world = World::bare(&any_git(), &[]);
@@ -166,7 +166,7 @@ fn run_whose_git_died_before_its_first_check_acquires_nothing() {
     for (path, takes) in [("PATH=$(git --exec-path):$PATH", false), ("true", true)] {
         let status = world.path("status.json");
         let _ = fs::remove_file(&status);
-        // The inner shell waits until its parent has changed, and becomes the program then.
+        // The inner shell waits until its parent has changed, and then becomes the program.
         write_script(
             &world.path("orphan"),
             &format!(

@@ -1,4 +1,4 @@
-//! A fence takes tokens of its pushers' own or of leases, and never both. Who changes that is its operator.
+//! A fence takes either own tokens of its pushers or lease tokens, never both. Only its operator changes the kind.
 
 use crate::support::{
     Pushed, World, any_git, gits,
@@ -16,7 +16,7 @@ fn kind_of(world: &World, fence: &str) -> serde_json::Value {
     status["fences"].as_array().unwrap().iter().find(|it| it["fence"] == fence).unwrap()["kind"].clone()
 }
 
-/// It did, for good, and the hint of FENCE-STALE told people to try.
+/// Earlier it did, permanently, and the hint of FENCE-STALE told people to try.
 #[test]
 fn lease_does_not_close_a_fence_with_own_tokens() {
     for git in gits() {
@@ -39,7 +39,7 @@ fn lease_does_not_close_a_fence_with_own_tokens() {
             let hint = refused.text.lines().find(|line| line.starts_with("hint: ")).unwrap();
             assert!(hint.contains("git-fence-hook tokens") && !hint.contains("git fence"), "{hint}");
         }
-        // By the client, too, which says so once and changes nothing.
+        // The client refuses too: it says so once and changes nothing.
         let clone = world.agent("clone");
         let (code, said) = clone.code(&["acquire"]);
         assert!(code != 0 && said.contains("takes tokens of its own"), "{code} {said}");
@@ -82,7 +82,7 @@ fn only_a_landed_push_decides_the_kind() {
     let anna = Agent::new("anna");
     assert!(!lease.take(&anna, 8, "first").ok);
     fs::remove_file(world.hook("update")).unwrap();
-    // The stale, the tokenless and those who only ask say nothing of it either.
+    // Stale pushes, pushes without a token and questions do not decide either.
     world.push_token("main", "7").assert_refused("FENCE-STALE");
     lease.ask().assert_refused("FENCE-LEASE-INVALID");
     world.configure("fence.exempt", "tester");
@@ -117,7 +117,7 @@ fn operator_changes_the_kind_and_back_on_record() {
         lease.take(&anna, 6, "first").assert_landed();
         lease.write(&anna, "main", 6, "first").assert_landed();
         let next = lease.advanced(&anna, 8, "first");
-        // Back: the holder's next number is nobody's.
+        // Back again: the holder's next token is not accepted.
         let changed = tokens(&world, &["own", "--reason", "a lease service of our own"]);
         assert_eq!(
             text(&changed.stdout),
@@ -152,7 +152,7 @@ fn kind_survives_rotation_checkpoints_and_repair() {
     world.ok(world.hook_program().arg("rotate").arg(world.server()));
     assert_eq!(kind_of(&world, "repo"), "own");
     lease.take(&bob, 6, "first").assert_refused("FENCE-LEASE-INVALID");
-    // Long enough for a checkpoint.
+    // Enough lines for a checkpoint.
     let many: Vec<String> = (0..60).map(|n| format!("HEAD:refs/heads/branch-{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for _ in 0..200 {
@@ -164,7 +164,7 @@ fn kind_survives_rotation_checkpoints_and_repair() {
     assert!(world.fence_file("state.json").exists(), "no checkpoint is made");
     assert_eq!(kind_of(&world, "repo"), "own");
     lease.take(&bob, 6, "first").assert_refused("FENCE-LEASE-INVALID");
-    // A log that is damaged at its end is taken for the log as far as it can be read.
+    // A log that is damaged at its end is accepted up to the last readable line.
     let log = world.fence_file("audit.jsonl");
     let mut lines = fs::read(&log).unwrap();
     let at = lines.len() - 40;
@@ -189,7 +189,7 @@ fn configured_kind_applies_from_the_start() {
     deploy.take(&anna, 1, "first").assert_landed();
     world.push_token("main", "1").assert_landed();
     assert_eq!((kind_of(&world, "repo"), kind_of(&world, "deploy")), ("own".into(), "lease".into()));
-    // Set otherwise while somebody holds a lease: the holder is refused, and doctor says how to end that.
+    // Changed in the settings while the lease is held: the holder is refused, and doctor names the fix.
     world.configure("fence.deploy.tokens", "own");
     deploy.beat(&anna).assert_refused("FENCE-LEASE-INVALID");
     let doctor = world.hook_program().arg("doctor").arg(world.server()).output().unwrap();
@@ -202,7 +202,7 @@ fn configured_kind_applies_from_the_start() {
     assert!(said.contains("fence.tokens is lease for fence 'deploy'"), "{said}");
 }
 
-/// A local writer, or the time when the gate was off.
+/// Written by a local writer, or while the gate was off.
 #[test]
 fn lease_on_a_fence_with_own_tokens_is_ignored() {
     let world = World::new(&any_git());

@@ -1,4 +1,4 @@
-//! The single commands of `git fence`: what each does to the lease, and what it says when it cannot.
+//! The single commands of `git fence`: their effect on the lease, and their message when they fail.
 
 use crate::support::{
     World,
@@ -25,7 +25,7 @@ fn second_client_is_told_who_holds_the_lease() {
         let (code, said) = a.code(&["acquire"]);
         assert_eq!(code, 11, "{said}");
         assert!(said.contains("is held already, by this clone, with token 1"), "{said}");
-        // The same machine and the same user are not the same holder.
+        // The same machine and user are not the same holder.
         assert_eq!(a.code(&["acquire", "--owner", "agent a"]).0, 11);
         let status: serde_json::Value = serde_json::from_str(&b.ok(&["status", "--json"])).unwrap();
         assert_eq!(
@@ -120,7 +120,7 @@ fn every_command_reports_a_lost_lease() {
         }
         assert_eq!(world.server_ref("refs/heads"), None, "nothing of it landed");
         if remote == Remote::Gate {
-            // Git itself has stopped it, and whoever runs the server gets to know all the same.
+            // Git itself has stopped the push, and the server's record still shows it.
             let refused = world.events("push.rejected");
             let zombie: Vec<_> = refused.iter().filter(|line| line["owner"] == "zombie").collect();
             assert_eq!(zombie.len(), 3, "{zombie:?}");
@@ -130,8 +130,8 @@ fn every_command_reports_a_lost_lease() {
     }
 }
 
-/// The holder's sign of life comes between the look at the lease and the push that takes it over. Only
-/// the beat has moved then, and that is not the remote refusing something.
+/// The holder's heartbeat arrives between reading the lease and the push that takes it over. Only
+/// the beat has moved then, which must not be reported as a refusal by the remote.
 #[test]
 fn holder_that_renews_before_a_takeover_keeps_its_lease() {
     let world = World::bare(&any_git(), &[]);
@@ -158,8 +158,8 @@ fn holder_that_renews_before_a_takeover_keeps_its_lease() {
     assert!(took.1.contains("held by 'agent a'"), "{}", took.1);
 }
 
-/// Renewals, releases and takeovers at the same time: the counter never goes back, and in the end
-/// exactly one has it.
+/// Renewals, releases and takeovers at the same time: the counter never decreases, and in the end
+/// exactly one agent holds the lease.
 #[test]
 fn racing_commands_never_lower_the_counter_or_take_the_successors_lease() {
     for remote in Remote::BOTH {
@@ -170,7 +170,7 @@ fn racing_commands_never_lower_the_counter_or_take_the_successors_lease() {
             a.ok(&["acquire", "--ttl", "1s", "--owner", "a"]);
             let token = world.lease_token();
             assert!(token > last, "round {round}: {token} after {last}");
-            // Half of the rounds it is released while it is renewed, half of them taken over.
+            // In half of the rounds it is released during the renewal, in the other half taken over.
             let takes_over = round % 2 == 0;
             thread::scope(|scope| {
                 let renewing = scope.spawn(|| (0..4).map(|_| a.code(&["renew"]).0).collect::<Vec<_>>());
@@ -190,7 +190,7 @@ fn racing_commands_never_lower_the_counter_or_take_the_successors_lease() {
             });
             last = world.lease_token();
             assert!(last >= token, "{remote:?} round {round}");
-            // Whoever has it by its own word has it in the remote.
+            // An agent that reports that it holds the lease holds it in the remote.
             for agent in [&a, &b] {
                 if agent.code(&["renew"]).0 == 0 {
                     assert_eq!(world.lease("Owner"), agent.name);
@@ -214,7 +214,7 @@ fn push_outside_a_run_acquires_and_releases_the_lease() {
         assert_eq!(a.ok(&["push"]), "landed with token 1: refs/heads/main");
         assert_eq!((world.lease("State").as_str(), world.lease_token()), ("released", 1));
         assert_eq!(world.ok(a.git().args(["rev-parse", "origin/main"])), world.ok(a.git().args(["rev-parse", "HEAD"])));
-        // Refused for a reason of its own: the lease is given back all the same.
+        // Refused for an unrelated reason: the lease is still released.
         let (code, said) = b.code(&["push", "origin", "HEAD:main"]);
         assert_eq!(code, 1, "{said}");
         assert!(said.contains("fetch first") || said.contains("non-fast-forward"), "{said}");
@@ -288,8 +288,8 @@ fn commands_make_few_connections() {
     }
 }
 
-/// What a clone keeps of the remote's leases may be half made, by a first command that was killed; and the environment
-/// may say where the user's repository is, which is not where ours is.
+/// The local copy of the remote's leases may be incomplete, because the first command was killed; and the environment
+/// may name the user's repository, which is not the local copy.
 #[test]
 fn incomplete_local_copy_is_rebuilt_wherever_the_repository_is() {
     let world = Remote::Bare.world(&any_git());
@@ -325,7 +325,7 @@ fn password_in_a_url_is_never_shown() {
     assert!(shown.contains("127.0.0.1:1/x.git") && !shown.contains("sekret"), "{shown}");
 }
 
-/// Git lets a branch have a name that moves the cursor.
+/// Git allows a branch name with an escape sequence that moves the cursor.
 #[test]
 fn escape_sequences_in_branch_names_are_not_printed() {
     let world = Remote::Bare.world(&any_git());
@@ -334,7 +334,7 @@ fn escape_sequences_in_branch_names_are_not_printed() {
     assert!(said.contains("landed with token 1: refs/heads/a") && !said.contains(['\u{9b}', '\u{202e}']), "{said:?}");
 }
 
-/// Each clone has its own `origin`. Where nothing is said, the lease's is meant.
+/// Each clone has its own `origin`. Without an explicit remote, the remote of the lease is used.
 #[test]
 fn another_clone_inside_a_run_pushes_to_the_remote_of_the_lease() {
     let world = Remote::Bare.world(&any_git());
@@ -348,7 +348,7 @@ fn another_clone_inside_a_run_pushes_to_the_remote_of_the_lease() {
     assert!(world.server_ref("refs/heads/main").is_some() && world.server_ref("refs/heads/here").is_none(), "{said}");
 }
 
-/// Where git lives elsewhere on the server, its programs are configured for the remote by name.
+/// If git is installed elsewhere on the server, its programs are configured for the remote by name.
 #[test]
 fn programs_configured_for_the_remote_are_used_by_every_command() {
     let world = Remote::Gate.world(&any_git());
@@ -374,7 +374,7 @@ fn programs_configured_for_the_remote_are_used_by_every_command() {
     }
 }
 
-/// A proxy that lets nobody through, and says whom it was asked for.
+/// A proxy that refuses every connection and reports the requested host.
 #[test]
 fn proxy_configured_for_the_remote_is_used() {
     let world = Remote::Bare.world(&any_git());
@@ -397,15 +397,15 @@ fn proxy_configured_for_the_remote_is_used() {
         asked
     });
     let (code, said) = a.code(&["acquire"]);
-    // A connection that asks for nothing is the end of it.
+    // A connection without a request ends the proxy.
     drop(TcpStream::connect(address).unwrap());
     let asked = asked.join().unwrap();
     assert_eq!(code, 69, "{said}");
     assert!(asked.starts_with("GET http://nowhere.invalid/x.git/info/refs"), "{asked}: {said}");
 }
 
-/// A push whose answer was lost and the one that settles it do the same from the same place. Were they the same object,
-/// git would call the second up to date, and that would be taken for its landing.
+/// A push whose answer was lost and the one that settles it make the same change from the same record. If they were the
+/// same object, git would report the second as up to date, which would be mistaken for its landing.
 #[test]
 fn two_records_of_the_same_second_are_two_objects() {
     let world = World::bare(&any_git(), &[]);
@@ -463,7 +463,7 @@ fn unreadable_lease_is_named() {
     assert_eq!(a.ok(&["acquire"]), "2");
 }
 
-/// Somebody has deleted it on the server: with a gate the counter survives, without one it begins anew.
+/// The ref was deleted on the server: with a gate the counter survives, without one it starts over.
 #[test]
 fn deleted_lease_ref_is_created_again() {
     for remote in Remote::BOTH {
@@ -505,8 +505,8 @@ fn client_clock_an_hour_wrong_takes_no_lease_behind_a_gate() {
     }
 }
 
-/// Without a gate a holder whose clock is ahead would hold for an hour after its death; whoever has
-/// watched the beat stand still for the TTL knows better.
+/// Without a gate, a holder whose clock is ahead would hold the lease for an hour after its death; a client that has
+/// seen the beat unchanged for the TTL takes over.
 #[test]
 fn unchanged_beat_expires_without_a_gate_whatever_its_deadline() {
     let world = World::bare(&any_git(), &[]);
@@ -533,7 +533,7 @@ fn unusual_clones_work() {
             let agent = Agent { world: &world, name: name.to_owned() };
             world.ok(agent.git().args(["commit", "-q", "--allow-empty", "-m", name]));
             let refspec = format!("HEAD:refs/heads/from-{name}");
-            // Nobody has told git who they are.
+            // git has no identity configured.
             let mut push = agent.fence(&["push", "origin", &refspec]);
             for name in ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"] {
                 push.env_remove(name);
@@ -578,12 +578,12 @@ fn obstacles_are_reported_clearly() {
     let (code, said) = outside.code(&["status"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("not a repository") && said.contains("hint: "), "{said}");
-    // A server that cannot move several refs as one.
+    // A server without atomic pushes.
     world.configure("receive.advertiseAtomic", "false");
     let (code, said) = a.code(&["acquire"]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("--atomic") && said.contains("receive.advertiseAtomic"), "{said}");
-    // One that lets nobody write there: not a race, and not a skip.
+    // A server that refuses writes there: not a race, and not a skip.
     world.ok(world.git("server.git").args(["config", "--unset", "receive.advertiseAtomic"]));
     write_script(&world.hook("update"), "case $1 in refs/fence/*) echo no leases here; exit 1;; esac");
     let (code, said) = a.code(&["acquire"]);
@@ -591,7 +591,7 @@ fn obstacles_are_reported_clearly() {
     assert!(said.contains("hook declined"), "{said}");
 }
 
-/// Everybody on the machine sees the arguments of a process.
+/// Every user on the machine can see the arguments of a process.
 #[test]
 fn secret_is_in_no_process_arguments() {
     let world = World::new(&any_git());
@@ -607,7 +607,7 @@ fn secret_is_in_no_process_arguments() {
         let ran = a.fence(args).env("GIT_TRACE", &trace).env("GIT_TRACE2_EVENT", &trace).output().unwrap();
         assert!(ran.status.success(), "{args:?}: {}", text(&ran.stderr));
     }
-    // The server's own git, which is traced here as well, hands the options to its hook.
+    // The server's own git, which is traced here as well, passes the options to its hook.
     let trace = fs::read_to_string(&trace).unwrap();
     let ours: Vec<&str> = trace.lines().filter(|line| !line.contains("GIT_PUSH_OPTION_COUNT")).collect();
     assert!(ours.iter().any(|line| line.contains("receive-pack")));
@@ -615,7 +615,7 @@ fn secret_is_in_no_process_arguments() {
     assert!(!fs::read_to_string(world.fence_file("audit.jsonl")).unwrap().contains(secret));
 }
 
-/// The question's ref can be created where there is no lease, and would then keep it away for ever.
+/// Without a lease, the ref of the question could be created, and would then block the lease forever.
 #[test]
 fn refused_first_lease_leaves_nothing_behind() {
     let world = World::bare(&any_git(), &[]);
@@ -625,7 +625,7 @@ fn refused_first_lease_leaves_nothing_behind() {
     assert_eq!(world.server_ref("refs/fence"), None);
     fs::remove_file(world.hook("update")).unwrap();
     assert_eq!(a.ok(&["acquire"]), "1");
-    // Should it be there all the same, it is named, with what removes it.
+    // If it exists anyway, the client names it and the command that removes it.
     a.ok(&["release"]);
     world.ok(world.git("server.git").args(["update-ref", "-d", "refs/fence/repo/lease"]));
     world.ok(world.git("work").arg("push").arg(world.server()).arg("HEAD:refs/fence/repo/lease/ask"));

@@ -1,4 +1,4 @@
-//! Links that whoever owns the repository has put where others write: nobody follows them, root least of all.
+//! Links that the owner of the repository has placed where others write: no process follows them, not even root.
 
 use crate::support::{
     World, any_git,
@@ -23,7 +23,7 @@ const COMMANDS: [&[&str]; 8] = [
     &["rotate"],
 ];
 
-/// What others own: names, modes, owners and content must be what they were.
+/// Files of other owners: names, modes, owners and content must not change.
 fn victims(world: &World) -> Vec<(String, u32, Vec<u8>, u32)> {
     let dir = world.path("victims");
     let owner = |name: &str| fs::symlink_metadata(dir.join(name)).unwrap().uid();
@@ -119,7 +119,7 @@ fn no_directory_is_opened_through_a_link() {
     }
 }
 
-/// A name that the next push or rotation will use can be guessed.
+/// The name that the next push or rotation will use can be guessed.
 #[test]
 fn link_in_place_of_a_new_file_is_not_followed() {
     let world = world_with_victims();
@@ -145,7 +145,7 @@ fn link_in_place_of_a_new_file_is_not_followed() {
     assert!(victims(&world) == before);
 }
 
-/// Opening a pipe waits for its other end, and writing to a device is not writing a file.
+/// Opening a pipe blocks until its other end is opened, and a device is not a file.
 #[test]
 fn only_regular_files_are_opened_and_nothing_hangs() {
     for name in ["mutex", "writer", "audit.jsonl", "state.json", "installed.json", "audit.new", "installing"] {
@@ -160,7 +160,7 @@ fn only_regular_files_are_opened_and_nothing_hangs() {
     }
 }
 
-/// A hard link needs no more than a name: where the system lets everybody make one, root must not write through it.
+/// A hard link needs only a name: if the system lets every user create one, root must not write through it.
 #[test]
 fn root_writes_to_no_foreign_file_through_a_hard_link() {
     if lacks(&[Need::AnotherUser]) {
@@ -179,7 +179,7 @@ fn root_writes_to_no_foreign_file_through_a_hard_link() {
     }
 }
 
-/// The settings are changed as the repository's owner: root would write wherever a link leads.
+/// The settings are changed as the repository's owner: root would write to the target of a link.
 #[test]
 fn root_changes_no_settings_through_a_link() {
     if lacks(&[Need::AnotherUser]) {

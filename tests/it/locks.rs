@@ -1,4 +1,4 @@
-//! Who may hold the fence up: nobody who may only read it. And who does hold it up is named.
+//! Users with read access only cannot block the fence. A process that does block it is named.
 
 use crate::support::{
     World, any_git,
@@ -19,7 +19,7 @@ fn command(world: &World, args: &[&str]) {
     world.ok(world.hook_program().args(args).arg(world.server()));
 }
 
-/// Everything of the fence that somebody who may only read can open, the directories too.
+/// Every file and directory of the fence that a user with read access only can open.
 fn what_readers_can_open(world: &World) -> Vec<PathBuf> {
     let files = fs::read_dir(world.fence_file("")).unwrap().map(|entry| entry.unwrap().path());
     let hooks = fs::read_dir(world.server().join("hooks")).unwrap().map(|entry| entry.unwrap().path());
@@ -27,7 +27,7 @@ fn what_readers_can_open(world: &World) -> Vec<PathBuf> {
     files.chain(hooks).chain(dirs).filter(|path| mode(path) & 0o004 != 0).collect()
 }
 
-/// `flock` needs no write access: whoever may open a file may lock it.
+/// `flock` needs no write access: a process that can open a file can lock it.
 #[test]
 fn no_file_that_a_reader_can_open_blocks_pushes() {
     let world = World::new(&any_git());
@@ -56,7 +56,7 @@ fn no_file_that_a_reader_can_open_blocks_pushes() {
     world.assert_log_is_whole();
 }
 
-/// The lock files may be opened by those who may write the directory, and by nobody else.
+/// Only users who may write the directory may open the lock files.
 #[test]
 fn lock_files_are_readable_only_by_writers() {
     for (shared, expected) in [("false", 0o600), ("group", 0o660), ("0640", 0o600), ("0666", 0o666)] {
@@ -74,7 +74,7 @@ fn lock_files_are_readable_only_by_writers() {
     }
 }
 
-/// As the version before has left it, or somebody's `chmod -R`.
+/// As the previous version has left it, or a `chmod -R`.
 #[test]
 fn readable_lock_file_is_found_and_restricted_by_the_next_push() {
     let world = World::new(&any_git());
@@ -99,7 +99,7 @@ fn readable_lock_file_is_found_and_restricted_by_the_next_push() {
     assert!(world.hook_program().arg("doctor").arg(world.server()).output().unwrap().status.success());
 }
 
-/// Also of a log that the version before has begun, where there is no second lock file yet.
+/// Also for a log that the previous version has started, which has no second lock file yet.
 #[test]
 fn pusher_and_doctor_see_who_holds_the_lock() {
     let world = World::new(&any_git());
@@ -124,7 +124,7 @@ fn pusher_and_doctor_see_who_holds_the_lock() {
     assert!(world.hook_program().arg("doctor").arg(world.server()).output().unwrap().status.success());
 }
 
-/// Where nobody may write, everything can still be looked at.
+/// Without write access, everything can still be read.
 #[test]
 fn readers_can_see_status_log_and_figures() {
     if lacks(&[Need::AnotherUser]) {
@@ -149,7 +149,7 @@ fn readers_can_see_status_log_and_figures() {
         assert!(ran.status.success(), "{args:?}: {}", text(&ran.stderr));
         assert!(!ran.stdout.is_empty());
     }
-    // What it could not look at, it says.
+    // It says what it could not check.
     let verified = as_nobody(&[program.to_str().unwrap(), "audit", "verify", server.to_str().unwrap()]);
     assert!(text(&verified.stderr).contains("fence/mutex"), "{}", text(&verified.stderr));
     for lock in ["mutex", "writer"] {

@@ -1,5 +1,5 @@
-//! Answers that are lost, servers and clients that die while they push: what became of it is found out, and what the
-//! client says is so.
+//! Lost answers, and servers and clients that die during a push: the outcome is determined, and what the
+//! client reports is true.
 
 use crate::support::{
     World,
@@ -33,14 +33,14 @@ fn lost_answer_is_settled_and_not_guessed() {
             let world = remote.world(&any_git());
             let a = world.agent("a");
             a.ok(&["acquire"]);
-            // The lease's own refs move in transactions of their own, too: only the push is cut off.
+            // The lease's own refs also move in separate transactions: only the push is cut off.
             die_once(&world, hook, when);
             let (code, said) = a.code(&["push", "origin", "HEAD:refs/heads/main"]);
             assert!(world.server().join("died").exists());
             assert_eq!(world.server_ref("refs/heads/main").is_some(), landed, "{remote:?} {hook}: {said}");
             assert_eq!(code, if landed { 0 } else { 1 }, "{remote:?} {hook}: {said}");
             assert_eq!(said.contains("did not land"), !landed, "{remote:?} {hook}: {said}");
-            // The lease is ours, and the next push lands.
+            // We hold the lease, and the next push lands.
             let (code, said) = a.code(&["push", "origin", "HEAD:refs/heads/next"]);
             assert_eq!(code, 0, "{remote:?} {hook}: {said}");
             assert_eq!(a.code(&["release"]).0, 0);
@@ -48,8 +48,8 @@ fn lost_answer_is_settled_and_not_guessed() {
     }
 }
 
-/// Killed between two renames of one transaction, as git's files backend can be: what is on disk then is made
-/// by the hook, which does the first of them. The lease is first in the order of names.
+/// Killed between two renames of one transaction, as git's files backend can be: the hook creates that
+/// state on disk by doing the first rename. The lease is first in the order of names.
 #[test]
 fn push_that_landed_in_part_is_reported_correctly() {
     for remote in Remote::BOTH {
@@ -67,12 +67,12 @@ fn push_that_landed_in_part_is_reported_correctly() {
         for lock in ["HEAD.lock", "refs/heads/main.lock", "refs/heads/gone.lock", "packed-refs.lock"] {
             let _ = fs::remove_file(world.server().join(lock));
         }
-        // The lease is ours, with the next token, and pushing again mends it.
+        // We hold the lease, with the next token, and pushing again fixes it.
         let (code, said) = a.code(&["push", "origin", "HEAD:main", ":gone"]);
         assert_eq!(code, 0, "{remote:?}: {said}");
         assert_eq!(world.server_ref("refs/heads/gone"), None);
         assert_eq!(world.lease_token(), 4);
-        // And one that failed half way without dying, with its report.
+        // The same for a server that fails half way without dying, and reports it.
         let fail = "[ \"$1\" = prepared ] || exit 0\n[ -e failed ] && exit 0\ntouch failed; rm refs/heads/next.lock";
         world.write_hook("reference-transaction", fail);
         let (code, said) = a.code(&["push", "origin", "HEAD:next"]);
@@ -82,7 +82,7 @@ fn push_that_landed_in_part_is_reported_correctly() {
     }
 }
 
-/// The client's connection is cut while the server goes on with the push, slowly.
+/// The client's connection is cut while the server continues the push, slowly.
 #[test]
 fn push_that_lands_after_its_connection_was_cut_is_reported_correctly() {
     for remote in Remote::BOTH {
@@ -97,7 +97,7 @@ fn push_that_lands_after_its_connection_was_cut_is_reported_correctly() {
         world.pid_in("stalled");
         signal(git_push_below(push.id()), "KILL");
         if remote == Remote::Gate {
-            // The gate lets the question wait until it is over.
+            // The gate lets the question wait until the push is over.
             fs::write(world.server().join("go"), "").unwrap();
         }
         let (code, said) = code_of(&push.wait_with_output().unwrap());
@@ -112,7 +112,7 @@ fn push_that_lands_after_its_connection_was_cut_is_reported_correctly() {
     }
 }
 
-/// Nobody hears the answer: what was sent was kept before it was sent, and the next command finds out.
+/// The answer is lost: what was sent was stored before it was sent, and the next command determines the outcome.
 #[test]
 fn client_killed_during_a_push_finds_out_its_outcome() {
     for remote in Remote::BOTH {
@@ -143,7 +143,7 @@ fn silent_remote_leaves_settling_for_later() {
     let world = World::bare(&any_git(), &[]);
     let a = world.agent("a");
     a.ok(&["acquire"]);
-    // It dies whenever refs have moved: the push lands, and so does what would settle it, unheard.
+    // It dies whenever refs have moved: the push lands, and so does the push that would settle it; both answers are lost.
     world.write_hook("reference-transaction", "[ \"$1\" = committed ] || exit 0\ntouch died\nkill -9 $PPID");
     let away = world.path("away.git");
     let (code, said) = {
@@ -159,13 +159,13 @@ fn silent_remote_leaves_settling_for_later() {
     };
     fs::rename(&away, world.server()).unwrap();
     fs::remove_file(world.hook("reference-transaction")).unwrap();
-    // Either it could ask before the server went away, and knows, or it says that it does not.
+    // Either it could ask before the server went down, and knows, or it says that it does not know.
     assert!(code == 69 && said.contains("not known") || code == 0, "{code}: {said}");
     assert!(world.server_ref("refs/heads/main").is_some());
     assert_eq!(a.ok(&["advance"]), "3", "the lost push had landed with 1, and left 2");
 }
 
-/// The connection breaks while the server is still at it, and what is tried again meets what was lost.
+/// The connection breaks while the server is still working, and the retry meets the lost push.
 #[test]
 fn acquire_with_a_lost_answer_does_not_block_itself() {
     for remote in Remote::BOTH {
@@ -198,7 +198,7 @@ fn git_push_below(pid: u32) -> u32 {
     })
 }
 
-/// The process below `pid` whose arguments are those that are looked for.
+/// The process below `pid` with these arguments.
 fn below(pid: u32, is_it: impl Fn(&[&[u8]]) -> bool) -> u32 {
     let children = |pid: u32| {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -217,7 +217,7 @@ fn below(pid: u32, is_it: impl Fn(&[&[u8]]) -> bool) -> u32 {
     panic!("no such process below {pid}");
 }
 
-/// A server that lets the client down, as planned; from then on it works.
+/// A server that fails as planned; after that it works.
 fn fickle(agent: &Agent<'_>, plan: &str) {
     let words = agent.path("../plan");
     fs::write(&words, plan.replace(' ', "\n")).unwrap();
@@ -225,7 +225,7 @@ fn fickle(agent: &Agent<'_>, plan: &str) {
     agent.world.ok(agent.git().args(["config", "remote.origin.receivepack", &program]));
 }
 
-/// That there is a gate is learned from its answer, and the answer to taking the lease was lost.
+/// The client learns from the gate's answer that there is a gate, and the answer to acquiring the lease was lost.
 #[test]
 fn gate_whose_answer_was_lost_is_discovered_while_settling() {
     if lacks(&[Need::Python]) {
@@ -244,7 +244,7 @@ fn gate_whose_answer_was_lost_is_discovered_while_settling() {
     a.ok(&["release"]);
 }
 
-/// And one that is gone by the time that is found out.
+/// A gate that has been removed by the time the client finds out.
 #[test]
 fn gate_removed_meanwhile_does_not_block() {
     if lacks(&[Need::Python]) {
@@ -261,7 +261,7 @@ fn gate_removed_meanwhile_does_not_block() {
     assert_eq!(code, 0, "{said}");
 }
 
-/// The lease has expired by the gate's clock, which is asked because this machine's is an hour behind.
+/// The lease has expired by the gate's clock. The gate is asked because this machine's clock is an hour behind.
 #[test]
 fn silent_gate_is_not_reported_as_held() {
     if lacks(&[Need::Python]) {
@@ -284,7 +284,7 @@ fn silent_gate_is_not_reported_as_held() {
     assert_eq!((code, b.status()["outcome"].as_str()), (0, Some("ran")), "{said}");
 }
 
-/// Between the answer and what is written down of it there is no moment at which the lease is forgotten.
+/// At no moment between the answer and storing it is the lease lost.
 #[test]
 fn client_killed_while_storing_the_answer_still_has_its_lease() {
     if lacks(&[Need::Strace]) {
@@ -317,7 +317,7 @@ fn client_killed_while_storing_the_answer_still_has_its_lease() {
     }
 }
 
-/// The lease is given back, the answer is lost, and somebody else takes it before that is found out.
+/// The lease is released, the answer is lost, and another agent takes the lease before the client finds out.
 #[test]
 fn run_with_a_lost_release_answer_still_counts_as_run() {
     if lacks(&[Need::Python]) {
@@ -328,7 +328,7 @@ fn run_with_a_lost_release_answer_still_counts_as_run() {
         let (a, b) = (world.agent("a"), world.agent("b"));
         fickle(&a, "");
         let plan = sh(a.path("../plan"));
-        // From here on only the release is to come: it lands unheard, and so does nothing after it for a while.
+        // From here on only the release follows: it lands, its answer is lost, and nothing is answered for a while.
         let script = format!("printf 'lost\\ndown' >{plan}");
         let took = thread::scope(|scope| {
             let second = scope.spawn(|| {
@@ -345,7 +345,7 @@ fn run_with_a_lost_release_answer_still_counts_as_run() {
     }
 }
 
-/// What was sent is kept until it is known what became of it, whoever has the lease by then.
+/// What was sent is kept until its outcome is known, no matter who holds the lease by then.
 #[test]
 fn push_with_a_lost_answer_is_known_to_have_landed_after_a_takeover() {
     if lacks(&[Need::Python]) {
@@ -380,7 +380,7 @@ fn release_with_a_lost_answer_is_released_on_retry() {
     }
 }
 
-/// What a push has moved is looked at by exact name and by the commit that it stood for when it was sent.
+/// The refs of a push are read by exact name and compared with the commit at the time of sending.
 #[test]
 fn push_with_a_lost_answer_is_reported_as_landed_despite_similar_refs_and_new_commits() {
     if lacks(&[Need::Python]) {
@@ -394,7 +394,7 @@ fn push_with_a_lost_answer_is_reported_as_landed_despite_similar_refs_and_new_co
         fickle(&a, "lost");
         let said = a.ok(&["push", "--delete", "origin", "topic"]);
         assert!(said.contains("topic"), "{remote:?}: {said}");
-        // The branch goes on while it is being found out what became of the push.
+        // The branch moves on while the client determines the outcome of the push.
         world.write_hook(
             "post-receive",
             &format!("unset GIT_DIR; cd {} && git commit -q --allow-empty -m more", sh(a.path(""))),
@@ -421,11 +421,11 @@ fn own_token_push_with_a_lost_answer_is_not_reported_as_unreachable() {
         assert!(text(&said.stdout).contains(&format!("\"outcome\":\"{outcome}\"")), "{}", text(&said.stdout));
         assert_eq!(world.server_ref("refs/heads/main").is_some(), landed);
     }
-    // And where there is nothing to push, no token has been looked at.
+    // If there is nothing to push, no token is checked.
     assert!(a.ok(&["push", "--token", "3", "origin", "HEAD:main"]).contains("nothing new"));
 }
 
-/// Somebody's push is in the way for longer than the gate waits.
+/// Another push blocks for longer than the gate waits.
 #[test]
 fn lease_that_a_busy_gate_cannot_release_is_reported() {
     let world = Remote::Gate.world(&any_git());
@@ -448,7 +448,7 @@ fn lease_that_a_busy_gate_cannot_release_is_reported() {
     assert!(slow.wait().unwrap().success());
 }
 
-/// Nobody answers: that is said, and stands in the status file.
+/// There is no answer: the message and the status file say so.
 #[test]
 fn lease_that_cannot_be_released_is_reported() {
     if lacks(&[Need::Python]) {
@@ -464,7 +464,7 @@ fn lease_that_cannot_be_released_is_reported() {
     assert!(a.status()["reason"].as_str().unwrap().contains("could not be given back"), "{}", a.status());
 }
 
-/// Asked to end while the gate is still at it: whatever becomes of it, no lease is left held.
+/// Interrupted while the gate is still working: no lease is left held in any case.
 #[test]
 fn run_interrupted_while_acquiring_leaves_no_lease() {
     for remote in Remote::BOTH {
@@ -472,7 +472,7 @@ fn run_interrupted_while_acquiring_leaves_no_lease() {
         let a = world.agent("a");
         world.write_hook("update", "[ -e stalled ] && exit 0\necho $PPID >stalled.new; mv stalled.new stalled\nwhile ! [ -e go ]; do sleep 0.02; done");
         let _go = world.go_in_the_end();
-        // Without git in between, which would be gone at once.
+        // Without git in between, which would exit at once.
         let through_git = a.run(&["--ttl", "1h"], "true");
         let mut run = Command::new(env!("CARGO_BIN_EXE_git-fence"));
         run.args(through_git.get_args().skip(1)).current_dir(a.path(""));
@@ -481,7 +481,7 @@ fn run_interrupted_while_acquiring_leaves_no_lease() {
         let receive_pack = world.pid_in("stalled");
         signal(run.id(), "TERM");
         if remote == Remote::Gate {
-            // It has to wait its turn behind its own first push.
+            // It has to wait for its own first push.
             world.go();
         }
         let (code, said) = code_of(&run.wait_with_output().unwrap());

@@ -1,5 +1,5 @@
-//! Whole journeys: real git, real repositories, real processes. Each test says what must hold,
-//! and looks at the transcript, the refs and the log.
+//! Journeys: real git, real repositories, real processes. Each test is named for what must hold,
+//! and checks the transcript, the refs and the log.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod audit;

@@ -1,4 +1,4 @@
-//! The settings: observe, off, tokenless, exempt, ties, named fences, and where they are read from.
+//! The settings: observe, off, tokenless, exempt, equal tokens, named fences, and where they are read from.
 
 use crate::support::{Pushed, Running, World, any_git, gits, story, wait_until};
 use std::fs;
@@ -21,7 +21,7 @@ fn observe_refuses_nothing_records_everything_and_never_lowers_the_mark() {
         world.push(&["HEAD:refs/heads/none"], &[]).assert_landed();
         world.push_token("main", "x").assert_landed();
         world.push_token("main", "6").assert_landed();
-        // Nobody is kept out by a stalled push either.
+        // A stalled push blocks nobody either.
         world.stall_update_of("t7");
         let seven = world.start_push("t7", "7");
         world.pid_in("stalled");
@@ -39,7 +39,7 @@ fn observe_refuses_nothing_records_everything_and_never_lowers_the_mark() {
         assert_eq!(world.events("push.rejected").len(), 0);
         world.assert_log_is_whole();
 
-        // What was learnt while observing counts from the first enforced push on.
+        // Marks learned in observe mode count from the first enforced push on.
         world.configure("fence.mode", "enforce");
         world.push_token("main", "8").assert_refused("FENCE-STALE");
         world.push_token("main", "9").assert_landed();
@@ -78,7 +78,7 @@ fn off_checks_nothing_and_is_recorded_once() {
         .map(|line| line["settings"]["fences"][0]["mode"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(modes, ["enforce", "off", "enforce"]);
-    // Off does not even look at a fence that is broken.
+    // Off does not even read a broken fence.
     world.configure("fence.mode", "off");
     fs::write(world.fence_file("audit.jsonl"), "").unwrap();
     world.push_token("main", "1").assert_landed();
@@ -111,7 +111,7 @@ fn exempt_pushers_need_no_token_but_a_stale_one_is_still_refused() {
     world.assert_log_is_whole();
 }
 
-/// Pushes without a token take the slot too, or settling would misread what they moved.
+/// Pushes without a token take the slot too; otherwise settling would misattribute what they moved.
 #[test]
 fn tokenless_push_takes_the_slot_like_any_other() {
     let world = World::new(&any_git());
@@ -160,7 +160,7 @@ fn named_fences_have_their_own_marks_and_slots() {
         world.push(&["HEAD:refs/heads/deploy/eu"], &["fence-token=deploy:3"]).assert_landed();
         world.push(&["HEAD:refs/heads/deploy/us"], &["fence-token=deploy:3"]).assert_refused("FENCE-STALE");
 
-        // One push over both fences is one decision: both tokens count, and one line says it.
+        // One push over both fences is one decision: both tokens count, and one line records it.
         let both = ["HEAD:refs/heads/a", "HEAD:refs/heads/deploy/us"];
         world.push(&both, &["fence-token=51"]).assert_refused("FENCE-MISSING");
         world.push(&both, &["fence-token=51", "fence-token=deploy:3"]).assert_refused("FENCE-STALE");
@@ -174,7 +174,7 @@ fn named_fences_have_their_own_marks_and_slots() {
             world.status()["fences"].as_array().unwrap().iter().map(|f| f["mark"].as_u64().unwrap()).collect();
         assert_eq!(marks, [4, 51]);
 
-        // A stalled push of one fence holds up nobody at the other.
+        // A stalled push of one fence does not block pushes to the other.
         world.write_hook(
             "update",
             "case $1 in refs/heads/deploy/slow) >stalled; while [ -e stalled ] && ! [ -e go ]; do sleep 0.02; done;; esac",
@@ -237,7 +237,7 @@ fn settings_come_from_every_level_of_gits_configuration() {
     push(&|push| _ = push.env_remove("GIT_CONFIG_GLOBAL")).assert_landed();
     fs::remove_file(&home).unwrap();
 
-    // The repository has the last word over the files above it, and includes count.
+    // The repository overrides the files above it, and includes count.
     world.configure("fence.tokenless", "refuse");
     push(&|push| _ = push.env("GIT_CONFIG_GLOBAL", &global)).assert_refused("FENCE-MISSING");
     world.configure("include.path", global.to_str().unwrap());
@@ -250,7 +250,7 @@ fn settings_come_from_every_level_of_gits_configuration() {
     world.ok(world.git("server.git").args(["config", "--unset", key]));
     push(&|_| {}).assert_refused("FENCE-MISSING");
 
-    // A condition that only git itself can judge.
+    // A condition that only git itself can evaluate.
     world.configure("remote.up.url", "https://example.com/up.git");
     world.configure("includeIf.hasconfig:remote.*.url:https://example.com/**.path", global.to_str().unwrap());
     push(&|_| {}).assert_landed();
@@ -261,7 +261,7 @@ fn settings_come_from_every_level_of_gits_configuration() {
     ]));
     push(&|_| {}).assert_refused("FENCE-MISSING");
 
-    // `git -c` on the server's side.
+    // `git -c` on the server side.
     let receive_pack = "git -c fence.tokenless=allow receive-pack";
     push(&|push| _ = push.arg(format!("--receive-pack={receive_pack}"))).assert_landed();
 }
@@ -286,7 +286,7 @@ fn setting_that_does_not_parse_closes_the_gate_and_is_named() {
     world.push_token("main", "5").assert_landed();
 }
 
-/// A fence that only watches must not let anybody past one that enforces.
+/// A fence in observe mode must not admit a push that an enforcing fence refuses.
 #[test]
 fn observing_fence_does_not_open_an_enforcing_one() {
     for observer in ["aaa", "zzz"] {
@@ -305,10 +305,10 @@ fn observing_fence_does_not_open_an_enforcing_one() {
         let over_both = ["HEAD:refs/heads/six", "HEAD:refs/heads/watched/six"];
         let options = both(6);
         world.push(&over_both, &[&options[0], &options[1]]).assert_refused("FENCE-BUSY");
-        // The watched fence alone keeps nobody out.
+        // The observed fence alone refuses nobody.
         let watched = format!("fence-token={observer}:7");
         world.push(&["HEAD:refs/heads/watched/b"], &[&watched]).assert_landed();
-        // Nor may its being occupied hide that the token is a jump at the other.
+        // That its slot is occupied must not hide that the token is a jump at the other fence.
         world.go();
         five.wait().assert_landed();
         fs::remove_file(world.server().join("go")).unwrap();
@@ -344,8 +344,8 @@ fn observe_evicts_no_push_and_records_even_unreadable_ones() {
     assert_eq!(world.events("push.observed")[0]["code"], "FENCE-MALFORMED");
 }
 
-/// A push is let through under one set of settings and a fence is added while it is on its way: its
-/// refs may be that fence's now.
+/// A push is accepted under one set of settings, and a fence is added while the push is in flight: its
+/// refs may now belong to that fence.
 #[test]
 fn push_in_flight_during_a_settings_change_blocks_the_new_fence() {
     let world = World::new(&any_git());
@@ -367,7 +367,7 @@ fn push_in_flight_during_a_settings_change_blocks_the_new_fence() {
     world.assert_log_is_whole();
 }
 
-/// Two that wait with different settings must not fill the log with the difference.
+/// Two waiting pushes with different settings must not fill the log with the difference.
 #[test]
 fn waiting_writes_nothing() {
     let world = World::new(&any_git());
@@ -385,7 +385,7 @@ fn waiting_writes_nothing() {
     five.wait().assert_landed();
 }
 
-/// A trailer of long ago lies in what an exempt pusher tags, branches or merges. It was given for another push.
+/// An exempt pusher tags, branches or merges commits with an old trailer. It belongs to another push.
 #[test]
 fn exempt_pushers_can_tag_branch_and_merge_commits_with_old_trailers() {
     for git in gits() {
@@ -400,7 +400,7 @@ fn exempt_pushers_can_tag_branch_and_merge_commits_with_old_trailers() {
         as_agent(&[&refspec("refs/heads/main")], &[]).assert_landed();
         as_agent(&["HEAD:refs/heads/other"], &["fence-token=9"]).assert_landed();
 
-        // The commit itself, a tag of it, and a copy of its message in a commit of their own.
+        // The commit itself, a tag of it, and a new commit with a copy of its message.
         world.push(&[&refspec("refs/heads/branch")], &[]).assert_landed();
         world.push(&[&refspec("refs/tags/light")], &[]).assert_landed();
         world.ok(world.git("work").args(["tag", "-a", "annotated", "-m", "a tag", &stamped]));
@@ -409,14 +409,14 @@ fn exempt_pushers_can_tag_branch_and_merge_commits_with_old_trailers() {
         world.push(&["refs/tags/stamped"], &[]).assert_landed();
         let picked = world.commit("picked from an agent's work\n\nFencing-Token: 5\n");
         world.push(&[&format!("{picked}:refs/heads/picked")], &[]).assert_landed();
-        // Merged: forward to it, and with a commit of its own.
+        // Merged: by fast-forward, and with a merge commit.
         world.ok(world.git("work").args(["checkout", "-q", "-b", "forward"]));
         world.ok(world.git("work").args(["merge", "-q", "--ff-only", &stamped]));
         world.push(&["forward:refs/heads/forward", "forward:refs/heads/deploy/forward"], &[]).assert_landed();
         world.ok(world.git("work").args(["checkout", "-q", "-b", "merged", &picked]));
         world.ok(world.git("work").args(["merge", "-q", "--no-ff", "-m", "merge\n\nFencing-Token: 5", &stamped]));
         world.push(&["merged:refs/heads/merged"], &[]).assert_landed();
-        // Two that differ, one that is far ahead, and one that is none: nothing of that was given either.
+        // Two different ones, one that is far ahead, and one that is malformed: none of them belongs to this push.
         let ahead = world.commit("far ahead\n\nFencing-Token: 9000\n");
         let none = world.commit("no token\n\nFencing-Token: none\n");
         let many = [&*refspec("refs/heads/m1"), &format!("{ahead}:refs/heads/m2"), &format!("{none}:refs/heads/m3")];
@@ -425,16 +425,16 @@ fn exempt_pushers_can_tag_branch_and_merge_commits_with_old_trailers() {
         let from = |line: &serde_json::Value| line["pusher"] == "tester";
         assert!(world.events("push.accepted").iter().filter(|line| from(line)).all(|line| line["token"].is_null()));
 
-        // What is given is given by an option, and counts.
+        // A token in an option belongs to the push, and counts.
         world.push(&[&refspec("refs/heads/given")], &["fence-token=9"]).assert_refused("FENCE-STALE");
         world.push(&[&refspec("refs/heads/given")], &["fence-token=10"]).assert_landed();
-        // Whoever is not exempt is told as before.
+        // Pushers who are not exempt are refused as before.
         as_agent(&[&refspec("refs/heads/mine")], &[]).assert_refused("FENCE-STALE");
         world.assert_log_is_whole();
     }
 }
 
-/// Where everybody may come without a token, clients that can only send trailers still mean theirs: in what they bring.
+/// With tokenless = allow, trailers of clients that cannot send options still count, in the objects they bring.
 #[test]
 fn tokenless_allow_reads_trailers_only_in_new_objects() {
     for git in gits() {
@@ -445,7 +445,7 @@ fn tokenless_allow_reads_trailers_only_in_new_objects() {
         world.push(&[&format!("{five}:refs/heads/main")], &[]).assert_landed();
         world.push(&[&format!("{nine}:refs/heads/other")], &[]).assert_landed();
         assert_eq!(world.mark(), 9, "they count");
-        // History: the objects are there already.
+        // History: the objects already exist.
         world.push(&[&format!("{five}:refs/heads/branch")], &[]).assert_landed();
         world.push(&[&format!("{five}:refs/tags/light")], &[]).assert_landed();
         world.ok(world.git("work").args(["tag", "-a", "annotated", "-m", "a tag", &five]));
@@ -454,7 +454,7 @@ fn tokenless_allow_reads_trailers_only_in_new_objects() {
         world.ok(world.git("work").args(["merge", "-q", "--no-ff", "-m", "merge", &five]));
         world.push(&["merged:refs/heads/merged"], &[]).assert_landed();
         assert_eq!(world.mark(), 9);
-        // A zombie that stamps what it makes is still refused.
+        // A stale holder that stamps its commits is still refused.
         let late = stamped(6, "late");
         world.push(&[&format!("{late}:refs/heads/late")], &[]).assert_refused("FENCE-STALE");
         world.push(&[&format!("{}:refs/heads/ten", stamped(10, "ten"))], &[]).assert_landed();

@@ -1,4 +1,4 @@
-//! The operator's page, carried out: every command on it, in its order.
+//! Runs every command of the operations page, in order.
 
 use crate::support::{
     Pushed, World, any_git,
@@ -13,7 +13,7 @@ fn commands_in(page: &str) -> Vec<String> {
     blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// What there is to be taken away.
+/// What can be removed.
 fn hold_a_lease(world: &World, server: &Path) {
     let agent = Agent::new("importer");
     let status = world.ok(world.hook_program().args(["status", "--json"]).arg(server));
@@ -54,7 +54,7 @@ fn every_command_of_the_operations_page_works() {
         let path = format!("{}:{}", here("bin"), std::env::var("PATH").unwrap());
         let ran = sh.args(["-eu", "-c", &block]).env("PATH", path).output().unwrap();
         assert!(ran.status.success(), "{block}\n{}{}", text(&ran.stdout), text(&ran.stderr));
-        // Between any two of them somebody pushes; whether that is let through is another matter.
+        // Between any two of them a push is made; whether it is accepted does not matter.
         let mut push = world.git("work");
         let commit = world.commit(&block);
         push.args(["push", "-q", "-o", "fence-token=5"]).arg(world.path("srv/app.git"));

@@ -1,4 +1,4 @@
-//! Getting out of trouble: on record, with a reason, and never behind anybody's back.
+//! The operator's commands for recovery: recorded, with a reason, and never silent.
 
 use crate::support::{
     World, any_git, gits,
@@ -88,7 +88,7 @@ fn evicted_push_is_recorded_and_never_lands() {
     }
 }
 
-/// Git removes its locks when it is asked to end. Killed, it would leave them, and nobody could write there again.
+/// Git removes its locks on SIGTERM. After SIGKILL it would leave them, and nobody could write there again.
 #[test]
 fn evicted_push_leaves_no_ref_locks() {
     for git in gits() {
@@ -130,7 +130,7 @@ fn rotation_keeps_marks_slots_and_the_chain() {
     assert_eq!(world.audit().last().unwrap()["seq"], lines as u64 + 1);
     world.assert_log_is_whole();
 
-    // A push in flight is settled out of what was carried on.
+    // A push in flight is settled from the state that was carried over.
     world.write_hook("update", "kill -KILL $PPID");
     assert!(!world.push_token("main", "7").ok);
     fs::remove_file(world.hook("update")).unwrap();
@@ -139,7 +139,7 @@ fn rotation_keeps_marks_slots_and_the_chain() {
     assert_eq!(world.mark(), 7);
     world.assert_log_is_whole();
 
-    // A byte changed in a file that was moved away is found; a file that is gone is a later beginning.
+    // A changed byte in an archive file is found; a missing archive file is a later start.
     let archives = || {
         let mut found: Vec<_> =
             fs::read_dir(world.server().join("fence")).unwrap().map(|e| e.unwrap().path()).collect();
@@ -157,12 +157,12 @@ fn rotation_keeps_marks_slots_and_the_chain() {
     world.assert_log_is_whole();
     fs::remove_file(third).unwrap();
     assert!(!world.verify().status.success(), "one is missing in the middle");
-    // The fence itself stands on the newest file alone.
+    // The fence itself needs only the newest file.
     world.push_token("main", "7").assert_refused("FENCE-STALE");
     world.push_token("main", "8").assert_landed();
 }
 
-/// Killed at each system call in turn, a rotation leaves a log that is whole and a mark that holds.
+/// Killed at each system call in turn, a rotation leaves an intact log and the same mark.
 #[test]
 fn rotation_killed_at_any_system_call_loses_nothing() {
     if lacks(&[Need::Strace]) {
@@ -231,7 +231,7 @@ fn repair_shows_its_plan_and_acts_only_with_yes() {
     assert!(text(&run(&world, &["repair"]).stdout).contains("nothing to repair"));
     world.assert_log_is_whole();
 
-    // A cut tail and a changed line: only with a reason, and on record.
+    // A truncated tail and a changed line: only with a reason, and recorded.
     let whole = fs::read(&log).unwrap();
     let third_last = whole.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at + 1).rev().nth(2).unwrap();
     let mut changed = whole.clone();
@@ -274,14 +274,14 @@ fn decisions_go_to_syslog_and_pushes_work_without_a_listener() {
     assert!(heard[0].contains("token=\"2\"") && heard[0].contains("pusher=\"tester\""), "{heard:?}");
     assert!(heard[1].contains("moved 1 of 1 refs"), "what git has updated, as soon as it says so: {heard:?}");
     assert!(heard[2].starts_with("<84>1 ") && heard[2].contains("code=\"FENCE-STALE\""), "{heard:?}");
-    // A listener that never reads holds nobody up.
+    // A listener that never reads blocks nobody.
     for token in 3..=40 {
         world.push_token("main", &token.to_string()).assert_landed();
     }
     world.assert_log_is_whole();
 }
 
-/// An older log in the place of a rotated one has more bytes and fewer lines.
+/// An older log in place of a rotated one has more bytes and fewer lines.
 #[test]
 fn older_log_in_place_of_a_rotated_one_is_not_trusted() {
     let world = World::new(&any_git());
@@ -299,7 +299,7 @@ fn older_log_in_place_of_a_rotated_one_is_not_trusted() {
     fs::write(&log, &new).unwrap();
     world.push_token("main", "50").assert_refused("FENCE-STALE");
 
-    // The lines that were moved away speak of the log too, when everything else is gone.
+    // When everything else is gone, the archived lines refer to the log too.
     for file in ["audit.jsonl", "mutex"] {
         fs::remove_file(world.fence_file(file)).unwrap();
     }
@@ -308,7 +308,7 @@ fn older_log_in_place_of_a_rotated_one_is_not_trusted() {
     assert!(!run(&world, &["install"]).status.success());
 }
 
-/// A line that was changed can still be read, and must not be taken for what was written.
+/// A changed line can still be parsed, and must not be accepted as written.
 #[test]
 fn repair_moves_the_changed_line_aside_and_overwrites_nothing() {
     let world = World::new(&any_git());

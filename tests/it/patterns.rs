@@ -1,8 +1,8 @@
-//! Patterns of guarded refs that guard nothing: the gate must not be open because of one.
+//! Patterns that guard nothing: they must not open the gate.
 
 use crate::support::{World, any_git, gits, text};
 
-/// What people write and no ref is called, with a word of the reason.
+/// Common patterns that match no ref name, with a word of the reason.
 const IMPOSSIBLE: [(&str, &str); 14] = [
     ("refs/heads/", "ends with a slash"),
     ("refs/heads/main ", "a blank"),

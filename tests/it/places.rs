@@ -1,4 +1,4 @@
-//! Kinds of repositories, and ways to reach them.
+//! Kinds of repositories and transports.
 
 use crate::support::{
     Pushed, World, any_git, fixture, gits,
@@ -44,7 +44,7 @@ fn sha256_and_reftable_repositories_are_fenced_like_any_other() {
     }
 }
 
-/// Pushing to a symbolic ref outside of the guarded names moves the guarded ref behind it.
+/// Pushing to a symbolic ref outside the guarded names moves the guarded ref that it points to.
 fn symbolic_refs_lead_into_the_fence(world: &World, token: u64) {
     let symbolic = |name: &str, target: &str| {
         world.ok(world.git("server.git").args(["symbolic-ref", name, target]));
@@ -69,7 +69,7 @@ fn symbolic_refs_lead_into_the_fence(world: &World, token: u64) {
         }
     }
     if world.server().join("packed-refs").exists() || !world.server().join("reftable").exists() {
-        // The oldest form: a symbolic link, whose text is the ref and not a path.
+        // The oldest form: a symbolic link, whose content is a ref name and not a path.
         std::os::unix::fs::symlink("refs/heads/main", world.server().join("refs/outside/link")).unwrap();
         let old = world.server_ref("refs/heads/main").unwrap();
         let null = "0".repeat(old.len());
@@ -78,7 +78,7 @@ fn symbolic_refs_lead_into_the_fence(world: &World, token: u64) {
             raw::push(world, &delete, &[]).assert_refused("FENCE-MISSING");
         }
     }
-    // The alias and its target in one push would be one ref twice.
+    // The alias and its target in one push would be the same ref twice.
     let commit = world.commit("both");
     let both = [&*format!("+{commit}:refs/outside/alias"), &*format!("+{commit}:refs/heads/main")];
     world.push(&both, &["fence-token=99"]).assert_refused("FENCE-MALFORMED");
@@ -99,7 +99,7 @@ fn packed_and_loose_refs_are_read_correctly() {
         let world = World::new(&git);
         world.push_token("main", "5").assert_landed();
         world.push_token("other", "6").assert_landed();
-        // Between acceptance and settlement the refs go into packed-refs.
+        // Between acceptance and settlement the refs move to packed-refs.
         world.ok(world.git("server.git").args(["pack-refs", "--all"]));
         assert_eq!(world.mark(), 6);
         world.push_token("main", "7").assert_landed();
@@ -143,7 +143,7 @@ fn all_worktrees_of_a_repository_share_one_fence() {
     }
 }
 
-/// A server that is ended, by its pid, when the test is over.
+/// A server that is ended by pid when the test is over.
 struct Server(Child);
 
 impl Drop for Server {
@@ -159,7 +159,7 @@ fn free_port() -> u16 {
 
 /// `git daemon` on loopback.
 fn daemon(world: &World) -> (Server, String) {
-    // The port may be taken between choosing and using it: then another one is tried.
+    // The port may be taken between choosing and using it: then try another one.
     for _ in 0..20 {
         let port = free_port();
         // Not `git daemon`, which would start it as a child that outlives its parent.
@@ -224,7 +224,7 @@ fn receive_pack_is_found_behind_git_daemon_and_with_a_raw_client() {
     }
 }
 
-/// What sshd does: it hands the command to the user's shell, or to git-shell.
+/// What sshd does: it passes the command to the user's shell, or to git-shell.
 #[test]
 fn receive_pack_is_found_behind_ssh_with_a_login_shell_or_git_shell() {
     for git in gits() {
@@ -282,7 +282,7 @@ fn http_server(world: &World) -> (Server, String) {
     let port_file = world.path("port");
     let mut python = Command::new("python3");
     world.hermetic(&mut python);
-    // A python that a version manager put there looks for itself in the real home.
+    // A python from a version manager looks for itself in the real home.
     python.env("HOME", std::env::var_os("HOME").unwrap()).env_remove("GL_USERNAME");
     python.arg(fixture("http-backend.py")).arg(world.path(".")).arg(&port_file);
     let mut server = Server(python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());

@@ -1,5 +1,5 @@
-//! A plain `git push` of a command that runs under a lease: nothing about it is different, except
-//! that it carries the lease. Where the server has no hook, what refuses is git's own compare-and-swap.
+//! A plain `git push` of a command that runs under a lease: it works as usual, except
+//! that it carries the lease. If the server has no hook, git's own compare-and-swap refuses.
 
 use crate::support::{
     Git, World,
@@ -27,7 +27,7 @@ fn world_of(remote: Remote, git: &Git, init: &[&str]) -> World {
     world
 }
 
-/// One without any hook.
+/// A repository without any hook.
 fn bare() -> World {
     world_of(Remote::Bare, &any_git(), &[])
 }
@@ -39,14 +39,14 @@ fn fence(world: &World, dir: impl AsRef<Path>) -> Command {
     command
 }
 
-/// A run of a shell script in `dir`. No heartbeat comes while the test lasts.
+/// A run of a shell script in `dir`. No heartbeat is sent during the test.
 fn run_in(world: &World, dir: &str, options: &[&str], script: &str) -> Command {
     let mut command = fence(world, dir);
     command.args(["run", "--ttl", "1h", "--owner", "ours"]).args(options).args(["--", "sh", "-ec", script]);
     command
 }
 
-/// What came of a run: as many pushes were fenced as tokens were spent.
+/// The result of a run: the number of fenced pushes equals the number of spent tokens.
 struct Ran {
     output: Output,
     pushes: u64,
@@ -55,13 +55,13 @@ struct Ran {
 fn under_lease_in(world: &World, dir: &str, options: &[&str], script: &str) -> Ran {
     let before = token(world);
     let output = run_in(world, dir, options, script).output().unwrap();
-    // The first token came with the lease.
+    // The first token belongs to the lease itself.
     let pushes = token(world).checked_sub(before + 1);
     let pushes = pushes.unwrap_or_else(|| panic!("no lease was taken: {}", text(&output.stderr)));
     Ran { output, pushes }
 }
 
-/// The script succeeds with so many fenced pushes. Gives its output.
+/// The script succeeds with that many fenced pushes. Returns its output.
 #[track_caller]
 fn ok_in(world: &World, dir: &str, pushes: u64, script: &str) -> String {
     let ran = under_lease_in(world, dir, &[], script);
@@ -76,7 +76,7 @@ fn ok_under_lease(world: &World, pushes: u64, script: &str) -> String {
     ok_in(world, "work", pushes, script)
 }
 
-/// The script fails for `reason`, and no push of it was fenced. Gives what was said.
+/// The script fails for `reason`, and none of its pushes was fenced. Returns the output.
 #[track_caller]
 fn refused_under_lease(world: &World, script: &str, reason: &str) -> String {
     let (said, pushes) = partly_refused_under_lease(world, script, reason);
@@ -84,7 +84,7 @@ fn refused_under_lease(world: &World, script: &str, reason: &str) -> String {
     said
 }
 
-/// The script fails for `reason`. Gives what was said, and how many of its pushes were fenced.
+/// The script fails for `reason`. Returns the output and the number of fenced pushes.
 #[track_caller]
 fn partly_refused_under_lease(world: &World, script: &str, reason: &str) -> (String, u64) {
     let ran = under_lease_in(world, "work", &[], script);
@@ -94,7 +94,7 @@ fn partly_refused_under_lease(world: &World, script: &str, reason: &str) -> (Str
     (said, ran.pushes)
 }
 
-/// The token that the lease is at, as the remote shows it; 0 before the first.
+/// The token of the lease in the remote; 0 before the first.
 fn token(world: &World) -> u64 {
     token_in(world, "server.git")
 }
@@ -109,7 +109,7 @@ fn tip(world: &World, dir: &str, name: &str) -> String {
     world.ok(world.git(dir).args(["rev-parse", "--verify", name]))
 }
 
-/// Where there is a gate, it has let branches and tags move under these tokens, in this order.
+/// If there is a gate, it has admitted moves of branches and tags under these tokens, in this order.
 #[track_caller]
 fn assert_tokens_that_moved(world: &World, remote: Remote, tokens: &[u64]) {
     if remote == Remote::Gate {
@@ -164,7 +164,7 @@ fn command_gets_its_lease_but_not_its_secret() {
     }
     let lease: serde_json::Value = serde_json::from_slice(&fs::read(world.path("lease.json")).unwrap()).unwrap();
     assert!(!all.contains(lease["master"].as_str().unwrap()));
-    // What the user gives git through the environment stays.
+    // Settings that the user passes to git through the environment stay.
     assert_eq!(ok_under_lease(&world, 0, "git config init.defaultBranch").trim(), "main");
 }
 
@@ -179,7 +179,7 @@ fn nothing_changes_outside_the_command() {
     let refs = world.ok(world.git("work").args(["for-each-ref", "--format=%(refname)"]));
     assert_eq!(refs, "refs/heads/main\nrefs/remotes/origin/main");
     assert!(!world.path("work/.git/FETCH_HEAD").exists());
-    // A plain push outside is what it always was: a remote without a gate takes it.
+    // A plain push outside the run works as always: a remote without a gate accepts it.
     world.ok(world.git("work").args(["push", "-q", "origin", "HEAD:refs/heads/outside"]));
     assert_eq!(token(&world), 2);
 }
@@ -213,7 +213,7 @@ fn every_form_of_git_push_works_under_the_lease() {
         assert_eq!(world.server_ref("refs/heads/z"), Some(tip(&world, "work", "HEAD")));
         ok_under_lease(&world, 1, "git push -q origin HEAD~1:refs/heads/before :/first:refs/heads/first");
         assert_eq!(world.server_ref("refs/heads/before"), Some(tip(&world, "work", "HEAD~1")));
-        // Each run begins with a token of its own.
+        // Each run starts with its own token.
         assert_tokens_that_moved(&world, remote, &[1, 3, 5, 7, 8, 10, 12, 14, 16]);
     }
 }
@@ -227,7 +227,7 @@ fn mirror_push_leaves_the_leases_alone() {
     assert!(world.server_ref("refs/heads/there-only").is_none());
     assert!(world.server_ref("refs/fence/repo/beat").is_some());
 
-    // A mirror clone has leases of its own, and older ones.
+    // A mirror clone has lease refs of its own, and older ones.
     world.ok(world.git(".").args(["clone", "-q", "--mirror"]).arg(world.server()).arg("mirror.git"));
     ok_under_lease(&world, 1, "git push -q origin HEAD:refs/heads/new");
     let lease = tip(&world, "mirror.git", "refs/fence/repo/lease");
@@ -240,7 +240,7 @@ fn mirror_push_leaves_the_leases_alone() {
     world.ok(world.git("mirror.git").args(["fsck"]));
 }
 
-/// It did not move, and nothing is shown to have.
+/// It did not move, and the output does not show it as moved.
 #[test]
 fn lease_skipped_by_a_mirror_push_is_not_shown_as_moved() {
     for git in gits() {
@@ -264,7 +264,7 @@ fn refusals_by_git_keep_gits_wording() {
     let main = world.server_ref("refs/heads/main").unwrap();
     refused_under_lease(&world, "git commit -q --amend --allow-empty -m other; git push", "(non-fast-forward)");
     assert_eq!(world.server_ref("refs/heads/main"), Some(main.clone()));
-    // A push of several refs that is not atomic loses only what is its own fault.
+    // A push of several refs that is not atomic loses only the refs that are refused themselves.
     let several = "git push origin main HEAD:refs/heads/fine";
     assert_eq!(partly_refused_under_lease(&world, several, "(non-fast-forward)").1, 1);
     assert!(world.server_ref("refs/heads/fine").is_some());
@@ -314,7 +314,7 @@ fn dry_run_spends_nothing() {
     let said = ok_under_lease(&world, 0, "git push --dry-run origin HEAD:refs/heads/a 2>&1");
     assert!(said.contains("[new branch]"), "{said}");
     assert_eq!(world.server_ref("refs/heads/a"), None);
-    // Nothing to push is nothing to spend.
+    // A push with nothing to do spends nothing.
     ok_under_lease(&world, 0, "git push -q");
 }
 
@@ -339,7 +339,7 @@ fn explicit_push_url_is_fenced_and_fetches_still_work() {
         world.ok(world.git("work").args(["config", "remote.origin.pushurl"]).arg(world.server()));
         ok_under_lease(&world, 2, &format!("{COMMIT} git push -q; git push -q origin HEAD:refs/heads/a"));
 
-        // Somebody else goes on, and what they did is fetched and pulled.
+        // Another clone pushes, and its work is fetched and pulled.
         world.ok(world.git(".").args(["clone", "-q"]).arg(world.server()).arg("other"));
         world.ok(world.git("other").args(["commit", "-q", "--allow-empty", "-m", "theirs"]));
         world.ok(world.git("other").args(["tag", "-a", "-m", "theirs", "theirs"]));
@@ -410,7 +410,7 @@ fn users_own_url_spellings_are_fenced() {
     );
     ok_under_lease(&world, 1, "mkdir -p sub/dir; cd sub/dir; git push -q origin main:g");
 
-    // A rule for exactly this URL comes before ours: better no command than one that goes around.
+    // A rule for exactly this URL precedes ours: better no command than one that bypasses the fence.
     let key = format!("url.{}.pushInsteadOf", world.server().display());
     world.ok(world.git("work").args(["config", &key, "../server.git"]));
     refused_under_lease(&world, "git push -q origin main:h; exit 9", "around the fence");
@@ -432,7 +432,7 @@ fn another_clone_and_another_worktree_push_under_the_same_lease() {
         &format!("git worktree add -q ../tree -b topic; cd ../tree; {COMMIT} git push -q -u origin topic"),
     );
     ok_under_lease(&world, 1, "cd /; git --git-dir=\"$OLDPWD/.git\" push -q origin main:from-afar");
-    // The lease can be taken in a linked worktree as well.
+    // The lease can be acquired in a linked worktree as well.
     ok_in(&world, "tree", 1, "git push -q origin HEAD:refs/heads/from-tree");
     assert_eq!(world.server_ref("refs/heads/from-tree"), Some(tip(&world, "tree", "HEAD")));
 }
@@ -522,12 +522,12 @@ fn lost_lease_stops_every_plain_push() {
 #[test]
 fn command_that_outlives_its_lease_pushes_nothing() {
     for remote in Remote::BOTH {
-        // It gives the lease back itself.
+        // It releases the lease itself.
         let world = world_of(remote, &any_git(), &[]);
         let script = format!("{} release; git push origin HEAD:refs/heads/a", sh(env!("CARGO_BIN_EXE_git-fence")));
         refused_under_lease(&world, &script, "(FENCE-LEASE-LOST");
 
-        // A part of it has become a daemon, and pushes when all is over.
+        // A child has become a daemon, and pushes when everything is over.
         let [go, said, tried] = ["go", "said", "tried"].map(|name| world.path(name));
         let daemon = format!(
             "until [ -e {} ]; do sleep 0.02; done; git push origin HEAD:refs/heads/a >{} 2>&1; echo $? >{2}.new; mv {2}.new {2}",
@@ -610,7 +610,7 @@ fn git_lfs_objects_reach_the_server() {
         ok_under_lease(&world, 1, &format!("set one; {commit}"));
         ok_under_lease(&world, 1, &format!("git worktree add -q ../tree -b tree; cd ../tree; set two; {commit}"));
         ok_under_lease(&world, 0, "rm -rf .git/lfs/objects one.bin; git checkout -q one.bin; grep -q 'sh one' one.bin");
-        // A clone gets the content back, and not the pointer.
+        // A clone gets the content, not the pointer.
         let mut clone = world.git(".");
         clone.args(["-c", "filter.lfs.smudge=git-lfs smudge -- %f", "-c", "filter.lfs.process=git-lfs filter-process"]);
         world.ok(clone.args(["clone", "-q", "--branch", "two"]).arg(world.server()).arg("again"));
@@ -669,12 +669,12 @@ fn allowed_protocols_are_kept() {
     assert_eq!(token(&world), 2);
 }
 
-/// The server dies with the lease and one of two branches moved: git hears which is there and which is not.
+/// The server dies after the lease and one of two branches have moved: git is told which ref moved and which did not.
 #[test]
 fn each_ref_of_a_push_that_landed_in_part_is_reported() {
     let world = bare();
     let moves = "mv refs/fence/repo/lease.lock refs/fence/repo/lease; mv refs/heads/a.lock refs/heads/a; kill -9 $PPID";
-    // The lease itself is taken and given back as ever.
+    // The lease itself is acquired and released as usual.
     let hook = format!("[ \"$1\" = prepared ] && [ -e refs/heads/b.lock ] || exit 0\n{moves}");
     world.write_hook("reference-transaction", &hook);
     let (said, pushes) = partly_refused_under_lease(&world, "git push origin HEAD:a HEAD:b", "landed in part");

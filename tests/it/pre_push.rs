@@ -1,4 +1,4 @@
-//! The clone's pre-push hook, and what was never sent: it has not landed, and that is said.
+//! The clone's pre-push hook, and pushes that were never sent: they have not landed, and the client says so.
 
 use crate::support::{
     World,
@@ -7,7 +7,7 @@ use crate::support::{
 };
 use std::fs;
 
-/// A hook that takes down what git gives it, and refuses where there is a file `refuse`.
+/// A hook that records its input, and refuses if there is a file `refuse`.
 fn watched<'w>(world: &'w World, name: &str) -> Agent<'w> {
     let agent = world.agent(name);
     let (heard, refuse) = (sh(world.path("heard")), sh(world.path("refuse")));
@@ -18,7 +18,7 @@ fn watched<'w>(world: &'w World, name: &str) -> Agent<'w> {
     agent
 }
 
-/// What the hook was given since the last time.
+/// The hook's input since the last call.
 fn heard(world: &World) -> String {
     let heard = fs::read_to_string(world.path("heard")).unwrap_or_default();
     let _ = fs::remove_file(world.path("heard"));
@@ -55,13 +55,13 @@ fn pre_push_hook_runs_once_with_gits_input() {
                 world.ok(&mut a.run(&[], &format!("{push} origin HEAD:refs/heads/b")));
                 assert_eq!(heard(&world), format!("origin {url}\nHEAD {third} refs/heads/b {before}\n"), "{push}");
             }
-            // By its URL, it has no other name.
+            // By its URL, because it has no other name.
             let url = world.server();
             a.ok(&["push", url.to_str().unwrap(), "HEAD:refs/heads/c"]);
             assert!(heard(&world).starts_with("URL URL\nHEAD "));
             a.ok(&["push", "--no-verify", "origin", "HEAD:refs/heads/d"]);
             assert_eq!(heard(&world), "");
-            // What git refuses by itself is told as ever, and no lease was taken for it.
+            // Refusals by git itself are reported as usual, and no lease was acquired.
             let token = world.lease_token();
             let (code, said) = a.code(&["push", "--json", "origin", "HEAD~1:refs/heads/d"]);
             assert_eq!((code, world.lease_token()), (1, token), "{said}");
@@ -109,7 +109,7 @@ fn refusal_by_the_pre_push_hook_is_reported_as_not_sent() {
     }
 }
 
-/// A hook that is there and may not be run is none, as for git; and one may be configured elsewhere.
+/// As for git, a hook that is not executable does not count; and one may be configured elsewhere.
 #[test]
 fn pre_push_hook_is_found_where_git_looks_for_it() {
     let world = World::bare(&any_git(), &[]);
@@ -140,7 +140,7 @@ fn unsent_push_is_known_not_to_have_landed() {
                 assert_eq!(code, 1, "{refspec}: {said}");
                 assert!(said.contains(r#""outcome":"not-sent""#), "{refspec}: {said}");
             }
-            // A remote that cannot be connected to.
+            // A remote that refuses the connection.
             let away = world.path("away.git");
             fs::rename(world.server(), &away).unwrap();
             let (code, said) = a.code(&["push", "--json", "origin", "HEAD:refs/heads/a"]);
@@ -161,7 +161,7 @@ fn unsent_push_is_known_not_to_have_landed() {
     }
 }
 
-/// The server's words come from the server, however much they look like those of a git that did not get there.
+/// The server's messages come from the server, even if they look like those of a git that could not connect.
 #[test]
 fn servers_message_about_its_own_remote_is_not_ours() {
     let world = World::new(&any_git());

@@ -1,4 +1,4 @@
-//! Who holds a lease proves it, and each proof is good once: what others can read is of no use to them.
+//! A holder proves that it holds the lease, and each proof is valid once: proofs that others can read are useless to them.
 
 use crate::support::{
     Pushed, World,
@@ -9,7 +9,7 @@ use crate::support::{
 };
 use std::{fs, path::PathBuf};
 
-/// Makes the server take down every push option that it is sent.
+/// Makes the server record every push option that it receives.
 fn take_down_options(world: &World) {
     let gate = world.hook("pre-receive");
     fs::rename(&gate, world.hook("gate")).unwrap();
@@ -29,7 +29,7 @@ fn json(path: PathBuf) -> serde_json::Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Git keeps them in push certificates, which everybody can fetch, and over http hands them to a helper as arguments.
+/// Git keeps them in push certificates, which everyone can fetch, and over http passes them to a helper as arguments.
 #[test]
 fn no_secret_is_in_any_push_option() {
     for git in gits() {
@@ -57,7 +57,7 @@ fn no_secret_is_in_any_push_option() {
     }
 }
 
-/// Anybody who may read the repository fetches the records, with the proofs that were shown in them.
+/// Everyone who may read the repository can fetch the records, with the proofs that they carry.
 #[test]
 fn fetched_proofs_move_nothing() {
     for git in gits() {
@@ -91,7 +91,7 @@ fn fetched_proofs_move_nothing() {
     }
 }
 
-/// Let through by the gate and declined after it: nothing has landed, so nothing is used up.
+/// Admitted by the gate and declined after it: nothing has landed, so no proof is used up.
 #[test]
 fn declined_move_is_retried_with_the_same_proof() {
     for git in gits() {
@@ -123,7 +123,7 @@ fn declined_move_is_retried_with_the_same_proof() {
     }
 }
 
-/// What the next proof is made of is on disk before the server hears anything.
+/// The master secret of the next proof is on disk before the server receives anything.
 #[test]
 fn client_that_died_while_sending_can_prove_its_lease() {
     let world = World::new(&any_git());
@@ -137,7 +137,7 @@ fn client_that_died_while_sending_can_prove_its_lease() {
     assert!(seen.contains(&master) && seen.contains("\"nonce\""), "{seen}");
 }
 
-/// A takeover that lands in part: the beat is another's by then, and the holder goes on from what the gate has heard.
+/// A takeover that lands in part: the beat then belongs to another, and the holder continues from the beat in the log.
 #[test]
 fn foreign_beat_does_not_break_the_holders_chain() {
     let world = World::new(&any_git());
@@ -153,7 +153,7 @@ fn foreign_beat_does_not_break_the_holders_chain() {
     a.ok(&["release"]);
 }
 
-/// It keeps its one secret and its push options. A new ownership is not taken like that any more.
+/// It keeps its single secret and its push options. A new ownership in that format is refused.
 #[test]
 fn lease_of_the_previous_format_works_until_it_ends() {
     for git in gits() {
@@ -179,7 +179,7 @@ fn lease_of_the_previous_format_works_until_it_ends() {
         lease.push(&[step], &option).assert_landed();
         let step = old("lease", &anna.lease(9, "released", "first"), &[]);
         lease.push(&[step], &option).assert_landed();
-        // And then.
+        // After it has ended.
         let before = lease.before();
         let late = [
             lease.record("lease", &bob.as_before(&bob.lease(10, "held", "released")), &before),
@@ -193,7 +193,7 @@ fn lease_of_the_previous_format_works_until_it_ends() {
     }
 }
 
-/// A lease that `git fence` of the version before has taken in this clone.
+/// A lease that `git fence` of the previous version has acquired in this clone.
 fn as_taken_before(world: &World, a: &Clone<'_>) -> String {
     let lease = LeaseOf::repo(world);
     let dir = dir_of(a);
@@ -218,7 +218,7 @@ fn as_taken_before(world: &World, a: &Clone<'_>) -> String {
     secret
 }
 
-/// Everybody on the machine sees the arguments of a process, so it is in none of these either.
+/// Every user on the machine can see the arguments of a process, so the secret must not be there either.
 #[test]
 fn lease_acquired_by_the_previous_version_stays_valid_in_its_clone() {
     for git in gits() {
@@ -235,13 +235,13 @@ fn lease_acquired_by_the_previous_version_stays_valid_in_its_clone() {
             let ran = a.fence(args).env("GIT_TRACE", &trace).env("GIT_TRACE2_EVENT", &trace).output().unwrap();
             assert!(ran.status.success(), "{args:?}: {}", text(&ran.stderr));
         }
-        // The server's own git, which is traced here as well, hands the options to its hook.
+        // The server's own git, which is traced here as well, passes the options to its hook.
         let trace = fs::read_to_string(&trace).unwrap();
         let ours: Vec<&str> = trace.lines().filter(|line| !line.contains("GIT_PUSH_OPTION_COUNT")).collect();
         assert!(ours.iter().any(|line| line.contains("receive-pack")));
         assert!(!ours.iter().any(|line| line.contains(&secret)), "it is in the trace of what was run");
         assert_eq!(world.lease("Format"), "1");
-        // The next is taken as this version takes them.
+        // The next lease is acquired in the current format.
         a.ok(&["acquire"]);
         assert_eq!(world.lease("Format"), "2");
         a.ok(&["push", "origin", "HEAD:other"]);

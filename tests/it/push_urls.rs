@@ -1,5 +1,5 @@
-//! Where pushes of a run go to: to the lease's repository they go under the lease, however the clone that they come from
-//! spells it. Where there is no gate, nobody else would stop them.
+//! The destinations of pushes inside a run: pushes to the lease's repository carry the lease, no matter how their clone
+//! spells its URL. Without a gate, nothing else would stop them.
 
 use crate::support::{
     Git, World,
@@ -8,7 +8,7 @@ use crate::support::{
 };
 use std::{fs, os::unix::fs::symlink, thread};
 
-/// A server without any hook, the agent that runs, and another clone of the same server.
+/// A server without any hook, the agent with the run, and another clone of the same server.
 fn world_of(git: &Git) -> World {
     let world = World::bare(git, &[]);
     world.ok(world.git("work").args(["push", "-q"]).arg(world.server()).arg("main"));
@@ -23,7 +23,7 @@ fn agent(world: &World) -> Agent<'_> {
     Agent { world, name: "a".to_owned() }
 }
 
-/// The script succeeds, and so many of its pushes were fenced. Gives what it said.
+/// The script succeeds, and that many of its pushes were fenced. Returns its output.
 #[track_caller]
 fn fenced(world: &World, options: &[&str], pushes: u64, script: &str) -> String {
     let before = world.server_ref("refs/fence/repo/lease").map_or(0, |_| world.lease_token());
@@ -31,7 +31,7 @@ fn fenced(world: &World, options: &[&str], pushes: u64, script: &str) -> String 
     let ran = agent(world).run(options, &script).output().unwrap();
     let said = text(&ran.stdout) + &text(&ran.stderr);
     assert!(ran.status.success(), "{script}\n{said}");
-    // The first token comes with the lease.
+    // The first token belongs to the lease itself.
     assert_eq!(world.lease_token(), before + 1 + pushes, "{script}\n{said}");
     text(&ran.stdout)
 }
@@ -77,7 +77,7 @@ fn alternative_path_to_the_remote_is_fenced() {
             1,
             "cd ../other; git config remote.origin.url ../link.git; git push -q origin HEAD:refs/heads/url",
         );
-        // A rule of the user's own leads there from elsewhere, for all clones.
+        // A rule of the user redirects another URL to it, for all clones.
         let server = world.server();
         let rule = format!("[url \"{}/\"]\n\tinsteadOf = mine:\n", server.parent().unwrap().display());
         fs::write(world.path("global"), rule).unwrap();
@@ -119,7 +119,7 @@ fn lost_lease_lands_nothing_through_an_explicit_push_url() {
     }
 }
 
-/// All of them find the helper in their way.
+/// All of them go through the helper.
 #[test]
 fn reads_from_the_remote_work_as_before() {
     for git in gits() {
@@ -150,7 +150,7 @@ fn reads_from_the_remote_work_as_before() {
             "git clone -q --single-branch --branch main --no-tags $url ../c7 && git -C ../c7 fetch -q && git -C ../c7 rev-parse HEAD",
             "git -C ../c2 fetch -q --unshallow && git -C ../c2 rev-parse origin/main",
             "git -C ../c3 -c protocol.file.allow=always submodule -q add $url sub && git -C ../c3/sub rev-parse HEAD",
-            // Somebody else's repositories and bundles on the same machine.
+            // Other repositories and bundles on the same machine.
             "git fetch -q ../work main && git rev-parse FETCH_HEAD",
             "git -C ../work bundle create -q ../work.bundle main && git fetch -q ../work.bundle main && git rev-parse FETCH_HEAD",
             "git clone -q ../work ../c8 && git -C ../c8 rev-parse HEAD",

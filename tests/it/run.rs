@@ -1,4 +1,4 @@
-//! `git fence run`: one works, the other leaves, and who lost its turn is refused.
+//! `git fence run`: one runs, the other skips, and a run that lost its lease is refused.
 
 use crate::support::{
     World,
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// A run in the background. Ended by pid when the test is over, with all it has started.
+/// A run in the background. Ended by pid when the test is over, with all its descendants.
 struct Background(Option<Child>);
 
 impl Background {
@@ -28,7 +28,7 @@ impl Background {
         descendants(self.0.as_ref().unwrap().id())
     }
 
-    /// The pid of the program itself: git starts it for `git fence`.
+    /// The pid of the program itself, which git starts for `git fence`.
     fn pid(&self) -> u32 {
         let is_run = |pid: &u32| {
             let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Drop for Background {
     }
 }
 
-/// A process and all below it.
+/// A process and all its descendants.
 fn descendants(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
@@ -71,7 +71,7 @@ fn keeper_below(run: u32) -> u32 {
     descendants(run).into_iter().find(is_keeper).expect("the keeper is there")
 }
 
-/// What a script does to leave word in a file, whole or not at all.
+/// The shell code that writes a word to a file atomically.
 fn word(path: &Path) -> String {
     format!("echo $$ >{0}.new; mv {0}.new {0}", path.display())
 }
@@ -81,8 +81,8 @@ fn wait_for(path: &Path) -> String {
     format!("until [ -e {} ]; do sleep 0.02; done", path.display())
 }
 
-/// Holds the lease from `agent` with a run whose command says that it is inside and then waits for `go`
-/// before it goes on with `rest`.
+/// Holds the lease from `agent` with a run whose command reports that it has started and then waits for `go`
+/// before it continues with `rest`.
 fn holding(agent: &Agent<'_>, options: &[&str], rest: &str) -> Background {
     let (inside, go) = (agent.world.path("inside"), agent.world.path("go"));
     let script = format!("{}\n{}\n{rest}", word(&inside), wait_for(&go));
@@ -99,7 +99,7 @@ fn heads(world: &World) -> String {
     world.ok(world.git("server.git").args(["for-each-ref", "--format=%(refname) %(objectname)", "refs/heads"]))
 }
 
-/// Waits until `agent` gets in, and runs `script`.
+/// Waits until `agent` gets the lease, and runs `script`.
 fn take_over(agent: &Agent<'_>, options: &[&str], script: &str) {
     let options = [&["--if-held", "wait", "--wait", "2m", "--skew", "0s"], options].concat();
     let ran = agent.run(&options, script).output().unwrap();
@@ -114,7 +114,7 @@ fn one_of_two_concurrent_runs_works_and_the_other_skips() {
         let agents = [world.agent("a"), world.agent("b")];
         let (inside, both) = (world.path("in"), world.path("both"));
         for round in 0..rounds {
-            // Whoever is inside stays until the other has left.
+            // The one that runs stays until the other has skipped.
             let script = |other: &Agent<'_>| {
                 let status = world.path(&format!("{}.json", other.name));
                 format!(
@@ -152,7 +152,7 @@ fn one_of_two_concurrent_runs_works_and_the_other_skips() {
     }
 }
 
-/// The heartbeat is frozen past the TTL, somebody else takes over and writes, and then the command of
+/// The heartbeat is frozen past the TTL, another run takes over and writes, and then the command of
 /// the first pushes.
 #[test]
 fn holder_that_slept_past_its_lease_is_refused_by_the_remote() {
@@ -209,7 +209,7 @@ fn status_file_of_a_lost_run_names_the_new_holder() {
     }
 }
 
-/// The zombie is frozen inside its push: the server is slow to update, and meanwhile the lease goes on.
+/// The stale holder is frozen inside its push: the server updates slowly, and meanwhile the lease moves on.
 #[test]
 fn holder_frozen_inside_its_push_does_not_land_after_its_successor() {
     for remote in Remote::BOTH {
@@ -226,7 +226,7 @@ fn holder_frozen_inside_its_push_does_not_land_after_its_successor() {
         signal(run_pid, "STOP");
         signal(keeper, "STOP");
         let landed = match remote {
-            // Its refs may still move: the gate lets nobody past it. When it is over, it has landed before
+            // Its refs may still move: the gate admits no other push meanwhile. When it is over, it has landed before
             // its successor.
             Remote::Gate => {
                 let successor = thread::scope(|scope| {
@@ -239,7 +239,7 @@ fn holder_frozen_inside_its_push_does_not_land_after_its_successor() {
                 assert!(successor.is_ok());
                 true
             }
-            // The lease moves on under it, and git's own compare-and-swap refuses the rest.
+            // The lease moves on meanwhile, and git's own compare-and-swap refuses the rest.
             Remote::Bare => {
                 take_over(&next, &["--ttl", "60s"], "git fence push origin +HEAD:refs/heads/main");
                 fs::write(world.server().join("go"), "").unwrap();
@@ -265,7 +265,7 @@ fn holder_frozen_inside_its_push_does_not_land_after_its_successor() {
     }
 }
 
-/// The lease of the stalled push has expired by the server's clock: a question is answered with that.
+/// The lease of the stalled push has expired by the server's clock: the answer to a question says so.
 fn zombie_is_late(world: &World) -> bool {
     let status = world.status();
     status["fences"][0]["lease"]["state"] == "expired"
@@ -360,7 +360,7 @@ fn waiting_run_can_be_interrupted() {
     assert_eq!(first.ok(&["renew"]), "renewed for 3600s");
 }
 
-/// Progress keeps it going, and reaches the remote.
+/// Progress reports keep it running, and reach the remote.
 #[test]
 fn progress_is_sent_with_the_heartbeat() {
     let world = World::bare(&any_git(), &[]);
@@ -426,7 +426,7 @@ fn first_free_fence_of_several_is_taken() {
     let both = ["--fence", "one", "--fence", "two"];
     let ran = second.run(&both, "echo got $GIT_FENCE").output().unwrap();
     assert_eq!(text(&ran.stdout).trim(), "got two", "{}", text(&ran.stderr));
-    // One that cannot be reached is never taken for one that is held.
+    // A remote that cannot be reached is never treated as held.
     let unreachable = second.run(&["--remote", "/no/such/place.git", "--remote", "origin", "--fence", "one"], "true");
     let (code, said) = code_of(&{ unreachable }.output().unwrap());
     assert_eq!(code, 69, "{said}");
@@ -474,7 +474,7 @@ fn signals_reach_the_command_and_the_lease_is_released() {
     assert!(fs::read_dir(agent.path(".git/git-fence/leases")).unwrap().next().is_none(), "nothing is left behind");
 }
 
-/// Giving it back takes longer than it is from one heartbeat to the next. One that came now would fight the successor.
+/// The release takes longer than a heartbeat interval. A heartbeat now would race with the successor.
 #[test]
 fn heartbeat_stops_before_the_lease_is_released() {
     let world = World::bare(&any_git(), &[]);
@@ -495,7 +495,7 @@ fn heartbeat_stops_before_the_lease_is_released() {
     assert_eq!(world.lease("State"), "released");
 }
 
-/// The upload takes longer than the TTL. The heartbeat goes on beside it, over connections of its own.
+/// The upload takes longer than the TTL. The heartbeat continues beside it, over separate connections.
 #[test]
 fn long_upload_lands_while_heartbeats_keep_the_lease_alive() {
     if lacks(&[Need::Python]) {
@@ -506,7 +506,7 @@ fn long_upload_lands_while_heartbeats_keep_the_lease_alive() {
         let (agent, other) = (world.agent("a"), world.agent("b"));
         let url = format!("ssh://server{}", world.server().display());
         world.ok(agent.git().args(["remote", "set-url", "origin", &url]));
-        // What does not compress: 300,000 bytes at 30,000 a second, with a lease of 6 seconds.
+        // Incompressible data: 300,000 bytes at 30,000 a second, with a lease of 6 seconds.
         let noise = "head -c 300000 /dev/urandom >noise && git add noise && git commit -qm noise";
         let script = format!("{noise} && {} && git push -q origin HEAD:refs/heads/big", word(&world.path("inside")));
         let mut run = agent.run(&["--ttl", "6s"], &script);
@@ -514,11 +514,11 @@ fn long_upload_lands_while_heartbeats_keep_the_lease_alive() {
         run.env("SLOW_SSH_LOG", world.path("connections"));
         let run = Background::start(&mut run);
         wait_until("the upload has begun", || world.path("inside").exists());
-        // Whoever asks while it goes on is told that it is held.
+        // A client that asks meanwhile is told that it is held.
         let mut found_held = 0;
         let still_running = || agent.status()["outcome"] == "running";
         while still_running() {
-            // Told to be held, or it has been given back: then the run is about to end, in order.
+            // Held, or already released: then the run is about to end normally.
             let (code, said) = other.code(&["acquire", "--skew", "0s"]);
             found_held += usize::from(code == 11);
             assert!(code == 11 || world.lease("Reason") == "released", "{remote:?}: {said}");
@@ -561,8 +561,8 @@ fn command_that_ignores_sigterm_is_killed_when_its_lease_is_lost() {
     }
 }
 
-/// A remote that is gone for a while does no harm as long as the lease lasts; one that stays away ends
-/// the command before the lease does.
+/// A remote that is unreachable for a while does no harm as long as the lease lasts; one that stays unreachable ends
+/// the command before the lease expires.
 #[test]
 fn lease_is_lost_if_the_remote_stays_unreachable() {
     let world = World::bare(&any_git(), &[]);
@@ -580,8 +580,8 @@ fn lease_is_lost_if_the_remote_stays_unreachable() {
     assert_eq!(agent.status()["outcome"], "lost");
 }
 
-/// What a run has left behind and what belongs to none any more must not help itself to a new lease:
-/// it would go on with what it believed before, and write over its successor.
+/// A process that a run has left behind must not acquire a new lease:
+/// it would continue with outdated state, and overwrite its successor.
 #[test]
 fn process_that_outlives_its_run_gets_no_lease_of_its_own() {
     for remote in Remote::BOTH {
@@ -608,7 +608,7 @@ fn process_that_outlives_its_run_gets_no_lease_of_its_own() {
     }
 }
 
-/// A remote that takes a connection and never answers.
+/// A remote that accepts a connection and never answers.
 #[test]
 fn run_waiting_for_a_silent_remote_can_be_ended_and_blocks_nobody() {
     let world = World::bare(&any_git(), &[]);
@@ -619,7 +619,7 @@ fn run_waiting_for_a_silent_remote_can_be_ended_and_blocks_nobody() {
     let mut run = agent.run(&["--remote", "mute"], "true");
     let run = Background::start(run.env("GIT_SSH_COMMAND", &mute));
     wait_until("it has connected", || world.path("connected").exists());
-    // Another remote of the same clone is another matter.
+    // Another remote of the same clone works.
     assert_eq!(agent.code(&["acquire", "--remote", "origin"]).0, 0);
     signal(run.pid(), "TERM");
     let ended = run.end();

@@ -1,4 +1,4 @@
-//! Agents: clones of the server from which `git fence` is run.
+//! Agents: clones of the server that run `git fence`.
 
 use super::{Git, World, text};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// What keeps leases.
+/// Where the leases live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remote {
     /// A repository with git-fence installed.
@@ -41,7 +41,7 @@ impl World {
         Agent { world: self, name: name.to_owned() }
     }
 
-    /// Who holds the fence 'repo', as the tip of its lease says.
+    /// The holder of the fence 'repo', read from the tip of its lease.
     pub(crate) fn lease(&self, trailer: &str) -> String {
         let format = format!("--format=%(trailers:key=Fence-{trailer},valueonly)");
         self.ok(self.git("server.git").args(["log", "-1", &format, "refs/fence/repo/lease"])).trim().to_owned()
@@ -64,7 +64,7 @@ impl Agent<'_> {
         command
     }
 
-    /// `git` in the clone, which finds our programs.
+    /// `git` in the clone, with our programs in its PATH.
     pub(crate) fn git(&self) -> Command {
         let mut command = self.world.git(&self.name);
         let ours = Path::new(env!("CARGO_BIN_EXE_git-fence")).parent().unwrap();
@@ -76,7 +76,7 @@ impl Agent<'_> {
         command
     }
 
-    /// `git fence run <options> -- sh -c <script>`; the name of the clone is the owner's.
+    /// `git fence run <options> -- sh -c <script>`; the owner is the name of the clone.
     pub(crate) fn run(&self, options: &[&str], script: &str) -> Command {
         let mut command = self.fence(&["run", "--owner", &self.name]);
         command.arg("--status-file").arg(self.path("../").join(format!("{}.json", self.name)));
@@ -84,7 +84,7 @@ impl Agent<'_> {
         command
     }
 
-    /// What the last run left in its status file.
+    /// The status file of the last run.
     pub(crate) fn status(&self) -> serde_json::Value {
         let written = fs::read(self.world.path(&format!("{}.json", self.name))).unwrap_or_default();
         serde_json::from_slice(&written).unwrap_or_default()
@@ -99,7 +99,7 @@ impl Agent<'_> {
     }
 }
 
-/// The exit code, and what was said.
+/// The exit code and the output.
 pub(crate) fn code_of(output: &Output) -> (i32, String) {
     (output.status.code().unwrap_or(-1), text(&output.stdout) + &text(&output.stderr))
 }

@@ -1,4 +1,4 @@
-//! Leases as a client makes them, written out by hand: the tests must not believe the code they test.
+//! Lease records written out by hand: the tests must not rely on the code they test.
 
 use super::{Pushed, World, text};
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Somebody who takes leases: its name, its ownership's id, and the secret that all its proofs are made of.
+/// An agent that takes leases: its name, the id of its ownership, and the secret that all its proofs derive from.
 #[derive(Debug, Clone)]
 pub(crate) struct Agent {
     pub(crate) name: String,
@@ -28,17 +28,17 @@ impl Agent {
         }
     }
 
-    /// One whose leases are over almost at once.
+    /// An agent whose leases expire almost at once.
     pub(crate) fn brief(name: &str) -> Agent {
         Agent { ttl: "1s".to_owned(), ..Agent::new(name) }
     }
 
-    /// The same agent with another ownership.
+    /// The same agent with a new ownership.
     pub(crate) fn again(&self) -> Agent {
         Agent { id: format!("{:032x}", fresh()), ..self.clone() }
     }
 
-    /// What its move after the record with this nonce shows.
+    /// The proof for the agent's move after the record with this nonce.
     pub(crate) fn proof(&self, part: &str, nonce: &str) -> String {
         hex(&Sha256::digest(format!("{}\n{part}\n{nonce}", self.secret)))
     }
@@ -67,17 +67,17 @@ impl Agent {
         )
     }
 
-    /// The hash of its one secret, as leases of the format before have it.
+    /// The hash of its single secret, as in leases of the previous format.
     pub(crate) fn holder_of_before(&self) -> String {
         hex(&Sha256::digest(self.secret.as_bytes()))
     }
 
-    /// The push option by which a holder of before proves itself.
+    /// The push option by which a holder of the previous format proves itself.
     pub(crate) fn option_of_before(&self, fence: &str) -> String {
         format!("fence-holder={fence}:{}", self.secret)
     }
 
-    /// What a version before writes instead of this record of its own.
+    /// The record as the previous version would write it.
     pub(crate) fn as_before(&self, message: &str) -> String {
         let line = |line: &str| match line.split_once(": ") {
             Some(("Fence-Format", _)) => "Fence-Format: 1\n".to_owned(),
@@ -114,7 +114,7 @@ impl<'w> LeaseOf<'w> {
         parents.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// The nonce of the record that `part` is at now.
+    /// The nonce of the record that `part` points to now.
     fn nonce(&self, part: &str) -> String {
         let format = "--format=%(contents)";
         let message = self.world.ok(self.world.git("server.git").args(["for-each-ref", format, &self.name(part)]));
@@ -122,22 +122,22 @@ impl<'w> LeaseOf<'w> {
         nonce.to_owned()
     }
 
-    /// The record with the proof that `agent` has for its next move.
+    /// The record with the proof of `agent` for its next move.
     pub(crate) fn proven(&self, agent: &Agent, part: &str, message: &str) -> String {
         format!("{message}Fence-Proof: {}\n", agent.proof(part, &self.nonce(part)))
     }
 
-    /// What the parent of the next ownership has to be.
+    /// The parent that the next ownership must have.
     pub(crate) fn before(&self) -> Vec<String> {
         self.at().into_iter().collect()
     }
 
-    /// What the parent of the next step of this ownership has to be.
+    /// The parent that the next step of this ownership must have.
     fn same(&self) -> Vec<String> {
         self.at().map(|at| self.parents_of(&at)).unwrap_or_default()
     }
 
-    /// `refspecs` to the server, whatever stands there, all or nothing.
+    /// Pushes `refspecs` to the server atomically and with force.
     pub(crate) fn push_command(&self, refspecs: &[String], options: &[String]) -> Command {
         let refspecs: Vec<&str> = refspecs.iter().map(String::as_str).collect();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -163,12 +163,12 @@ impl<'w> LeaseOf<'w> {
         self.push_command(&self.taking(agent, &agent.lease(token, "held", reason)), &[])
     }
 
-    /// Takes the lease: what `git fence acquire` does.
+    /// Acquires the lease, as `git fence acquire` does.
     pub(crate) fn take(&self, agent: &Agent, token: u64, reason: &str) -> Pushed {
         Pushed::from(&self.take_command(agent, token, reason).output().unwrap())
     }
 
-    /// Takes it away: what `git fence revoke` does.
+    /// Revokes the lease, as `git fence revoke` does.
     pub(crate) fn take_away(&self, agent: &Agent, token: u64) -> Pushed {
         self.push(&self.taking(agent, &agent.lease(token, "released", "revoked: it hangs")), &[])
     }
@@ -193,17 +193,17 @@ impl<'w> LeaseOf<'w> {
         self.push_command(&[self.beating(agent, more)], &[])
     }
 
-    /// The refspec of a sign of life.
+    /// The refspec of a heartbeat.
     pub(crate) fn beating(&self, agent: &Agent, more: &str) -> String {
         self.record("beat", &self.proven(agent, "beat", &agent.beat(more)), &[])
     }
 
-    /// A sign of life.
+    /// A heartbeat.
     pub(crate) fn beat(&self, agent: &Agent) -> Pushed {
         Pushed::from(&self.beat_command(agent, "").output().unwrap())
     }
 
-    /// Whether it is free: a push that changes nothing.
+    /// Asks whether the lease is free: a push that changes nothing.
     pub(crate) fn ask(&self) -> Pushed {
         self.push(&[format!("HEAD:{}", self.name("lease/ask"))], &[])
     }
@@ -220,7 +220,7 @@ impl<'w> LeaseOf<'w> {
         Pushed::from(&self.write_command(agent, branch, token, &lease).output().unwrap())
     }
 
-    /// How the gate says that it stands.
+    /// The lease as the gate reports it.
     pub(crate) fn status(&self) -> serde_json::Value {
         let status = self.world.status();
         let fence = status["fences"].as_array().unwrap().iter().find(|fence| fence["fence"] == self.fence);

@@ -1,4 +1,4 @@
-//! Real git, real repositories, real processes: what the tests push with and look at.
+//! Real git, real repositories, real processes: the tools of the tests.
 
 pub(crate) mod agents;
 pub(crate) mod lease;
@@ -24,17 +24,17 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How long a test waits for a condition before it gives up. Nothing is measured with it.
+/// How long a test waits for a condition before it fails. Not used for measurements.
 const GIVE_UP: Duration = Duration::from_secs(120);
 
-/// A git to test with: client and server are the same one.
+/// A git version to test with, for client and server.
 #[derive(Debug, Clone)]
 pub(crate) struct Git {
     program: PathBuf,
     pub(crate) version: (u32, u32),
 }
 
-/// The git that PATH finds first, and the system's own where that is another version.
+/// The first git in PATH, and the system's git if its version differs.
 pub(crate) fn gits() -> Vec<Git> {
     let first = std::env::split_paths(&std::env::var_os("PATH").unwrap())
         .map(|dir| dir.join("git"))
@@ -53,8 +53,8 @@ pub(crate) fn gits() -> Vec<Git> {
     gits
 }
 
-/// The same command, started as in the foreground of a shell: whoever runs the tests in the background, or under nohup,
-/// ignores some signals, and what they start would, too.
+/// Starts the command as in the foreground of a shell. If the tests run in the background or under nohup, some
+/// signals are ignored, and child processes would inherit that.
 pub(crate) fn as_if_from_a_shell(command: &Command) -> Command {
     let mut env = Command::new("env");
     env.arg("--default-signal=HUP,INT,QUIT,TERM").arg(command.get_program()).args(command.get_args());
@@ -70,25 +70,25 @@ pub(crate) fn as_if_from_a_shell(command: &Command) -> Command {
     env
 }
 
-/// The git that PATH finds first.
+/// The first git in PATH.
 pub(crate) fn any_git() -> Git {
     gits().remove(0)
 }
 
-/// What stands at the door of a server.
+/// The hook that a server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// git-fence, as `install` puts it there.
+    /// git-fence, installed by `install`.
     Fence,
     /// git-fence, called by a `pre-receive.d` dispatcher.
     FenceBehindDispatcher,
     /// `fixtures/naive-hook.sh`.
     Naive,
-    /// The same, called by a dispatcher.
+    /// The naive hook, called by a dispatcher.
     NaiveBehindDispatcher,
 }
 
-/// A server's bare repository and a place to push from.
+/// A bare repository on a server and a clone to push from.
 pub(crate) struct World {
     pub(crate) git: Git,
     dir: TempDir,
@@ -100,7 +100,7 @@ impl World {
         World::with(git, Door::Fence, &[])
     }
 
-    /// A bare repository behind `door`, made with extra arguments for `git init`.
+    /// A bare repository with the hook `door`, made with extra arguments for `git init`.
     pub(crate) fn with(git: &Git, door: Door, init: &[&str]) -> World {
         let world = World::bare(git, init);
         world.open_door(door);
@@ -152,7 +152,7 @@ impl World {
         self.server().join("hooks").join(name)
     }
 
-    /// Writes an executable shell script as a hook of the server. A `post-receive` is one that was there before the
+    /// Writes an executable shell script as a hook of the server. A `post-receive` counts as installed before the
     /// companion.
     pub(crate) fn write_hook(&self, name: &str, body: &str) {
         let has_companion =
@@ -165,24 +165,24 @@ impl World {
         self.put_over(name, body);
     }
 
-    /// The same, over whatever is there.
+    /// The same, replacing any existing hook.
     pub(crate) fn put_over(&self, name: &str, body: &str) {
         write_script(&self.hook(name), body);
     }
 
-    /// Puts the companion, or what `prefix` starts as it, into a script of its own.
+    /// Puts the companion, started through `prefix`, into a separate script.
     pub(crate) fn companion_under(&self, prefix: &str) {
         let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
         self.put_over("post-receive", &format!("{prefix} {gate} post-receive  # git-fence-hook post-receive"));
     }
 
-    /// From here on git never gives word of what it has moved, as where the client is gone or a process was killed.
+    /// From here on git never reports what it has moved, as if the client were gone or a process killed.
     pub(crate) fn companion_never_runs(&self) {
         self.put_over("post-receive", "exit 0  # git-fence-hook post-receive");
     }
 
-    /// Makes the update hook stop when `branch` is pushed to for the first time: it leaves word in
-    /// `stalled` and goes on when `go` is there.
+    /// Makes the update hook stall at the first push to `branch`: it writes its pid to
+    /// `stalled` and continues when `go` exists.
     pub(crate) fn stall_update_of(&self, branch: &str) {
         self.write_hook(
             "update",
@@ -205,7 +205,7 @@ impl World {
         fs::write(self.server().join("go"), "").unwrap();
     }
 
-    /// Lets a stalled push go on when this is dropped, so that a test that fails does not hang.
+    /// Lets a stalled push continue when this is dropped, so that a failing test does not hang.
     pub(crate) fn go_in_the_end(&self) -> impl Drop + use<> {
         struct GoOnDrop(PathBuf);
         impl Drop for GoOnDrop {
@@ -216,7 +216,7 @@ impl World {
         GoOnDrop(self.server().join("go"))
     }
 
-    /// `git -C <dir>`, away from this machine's configuration, with a pinned identity.
+    /// `git -C <dir>`, isolated from this machine's configuration, with a pinned identity.
     pub(crate) fn git(&self, dir: impl AsRef<Path>) -> Command {
         let mut command = Command::new(&self.git.program);
         self.hermetic(&mut command);
@@ -260,7 +260,7 @@ impl World {
             .stdin(Stdio::null());
     }
 
-    /// Runs a command that must succeed, and gives its standard output.
+    /// Runs a command that must succeed, and returns its standard output.
     pub(crate) fn ok(&self, command: &mut Command) -> String {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{command:?}\n{}", text(&output.stderr));
@@ -271,7 +271,7 @@ impl World {
         self.ok(self.git("server.git").args(["config", "--add", key, value]));
     }
 
-    /// A new commit on top of the first, made of its message alone.
+    /// A new commit on top of the first, with a message only.
     pub(crate) fn commit(&self, message: &str) -> String {
         let mut command = self.git("work");
         command.args(["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-F", "-"]).stdin(Stdio::piped());
@@ -294,7 +294,7 @@ impl World {
         Pushed::from(&self.push_command(refspecs, options).output().unwrap())
     }
 
-    /// `git push` of a commit that nobody has seen before to `branch`, with `token`.
+    /// `git push` of a new commit to `branch`, with `token`.
     pub(crate) fn push_token_command(&self, branch: &str, token: &str) -> Command {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -306,12 +306,12 @@ impl World {
         Pushed::from(&self.push_token_command(branch, token).output().unwrap())
     }
 
-    /// Starts such a push and leaves it running.
+    /// Starts such a push in the background.
     pub(crate) fn start_push(&self, branch: &str, token: &str) -> Running {
         Running::start(&mut self.push_token_command(branch, token))
     }
 
-    /// What a ref of the server is at, seen by git.
+    /// The value of a ref of the server, read by git.
     pub(crate) fn server_ref(&self, name: &str) -> Option<String> {
         let listed = self.ok(self.git("server.git").args(["for-each-ref", "--format=%(objectname)", name]));
         (!listed.is_empty()).then_some(listed)
@@ -328,7 +328,7 @@ impl World {
         repo.unwrap()["mark"].as_u64().unwrap()
     }
 
-    /// The log, by the command that shows it.
+    /// The log, read with the `audit` command.
     pub(crate) fn audit(&self) -> Vec<serde_json::Value> {
         let lines = self.ok(self.hook_program().args(["audit", "--json"]).arg(self.server()));
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -342,7 +342,7 @@ impl World {
         self.hook_program().args(["audit", "verify"]).arg(self.server()).output().unwrap()
     }
 
-    /// The log is whole, and every push that was let through is settled or in flight, once.
+    /// The log is intact, and every accepted push is settled or in flight, exactly once.
     pub(crate) fn assert_log_is_whole(&self) {
         let verified = self.verify();
         assert!(verified.status.success(), "{}", text(&verified.stderr));
@@ -355,13 +355,13 @@ impl World {
     }
 }
 
-/// A push that has ended.
+/// A finished push.
 #[derive(Debug)]
 pub(crate) struct Pushed {
     pub(crate) ok: bool,
-    /// Everything that git said, without the `remote:` in front.
+    /// The output of git, without the `remote:` prefix.
     pub(crate) text: String,
-    /// What the server's hooks said of it.
+    /// The output of the server's hooks.
     pub(crate) remote: String,
 }
 
@@ -375,7 +375,7 @@ impl Pushed {
         Pushed { ok: output.status.success(), text: lines.join("\n"), remote: remote.join("\n") }
     }
 
-    /// The code in the line for programs; both voices must agree on it.
+    /// The code in the JSON line; the sentence for people must name the same.
     pub(crate) fn code(&self) -> Option<String> {
         let json = self.text.lines().find_map(|line| line.strip_prefix("fence: {"))?;
         let verdict: serde_json::Value = serde_json::from_str(&format!("{{{json}")).unwrap();
@@ -397,7 +397,7 @@ impl Pushed {
     }
 }
 
-/// A push that is under way. Ended by pid when the test is over, whatever happens.
+/// A running push. It is ended by pid when the test is over, in any case.
 pub(crate) struct Running {
     child: Option<Child>,
     said: Arc<Mutex<Vec<u8>>>,
@@ -446,7 +446,7 @@ impl Drop for Running {
     }
 }
 
-/// Sends a signal to a process that the test has started, through its pid.
+/// Sends a signal to a process that the test has started, by pid.
 pub(crate) fn signal(pid: u32, name: &str) {
     assert!(try_signal(pid, name), "kill -{name} {pid}");
 }
@@ -492,7 +492,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Everything below a directory: names, modes, and what files hold and links say.
+/// Everything below a directory: names, modes, content of files and targets of links.
 pub(crate) fn tree(dir: &Path) -> Vec<(String, u32, Vec<u8>)> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -515,7 +515,7 @@ pub(crate) fn tree(dir: &Path) -> Vec<(String, u32, Vec<u8>)> {
     found
 }
 
-/// The same, without what lies below `without`.
+/// The same, except for everything below `without`.
 pub(crate) fn tree_without(dir: &Path, without: &[&str]) -> Vec<(String, u32, Vec<u8>)> {
     let mut found = tree(dir);
     found.retain(|(name, ..)| !without.iter().any(|out| Path::new(name).starts_with(out)));
@@ -527,8 +527,8 @@ pub(crate) fn write_script(path: &Path, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Copies a program, by another process: one that is still open for writing somewhere cannot be run,
-/// and what this process has open every child of every test inherits for a moment.
+/// Copies a program in another process: a file that is open for writing cannot be executed,
+/// and every child of every test briefly inherits the files that this process has open.
 pub(crate) fn copy_program(from: impl AsRef<Path>, to: &Path) {
     let copied = Command::new("cp").arg(from.as_ref()).arg(to).status().unwrap();
     assert!(copied.success());

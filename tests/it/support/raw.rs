@@ -1,4 +1,4 @@
-//! A client that is not git: it speaks to receive-pack in pkt-lines and says what it likes.
+//! A client that is not git: it sends arbitrary pkt-lines to receive-pack.
 
 use super::{Pushed, World, text};
 use std::{
@@ -21,7 +21,7 @@ impl RawCommand {
 
 pub(crate) const NULL: &str = "0000000000000000000000000000000000000000";
 
-/// Pushes without any new objects: everything it names is on the server already.
+/// Pushes without new objects: everything it names is already on the server.
 pub(crate) fn push(world: &World, commands: &[RawCommand], options: &[&[u8]]) -> Pushed {
     let (child, mut stdout) = send(world, commands, options);
     let mut report = Vec::new();
@@ -33,7 +33,7 @@ pub(crate) fn push(world: &World, commands: &[RawCommand], options: &[&[u8]]) ->
     Pushed { ok: landed, text: format!("{remote}{reported}"), remote }
 }
 
-/// A client that has sent its push and reads nothing of the answer. Its receive-pack is ended by its pid
+/// A client that has sent its push and does not read the answer. Its receive-pack is ended by pid
 /// when the test is over.
 pub(crate) struct Frozen {
     receive_pack: Child,
@@ -54,7 +54,7 @@ impl Drop for Frozen {
     }
 }
 
-/// Starts a receive-pack and says all there is to say.
+/// Starts a receive-pack and sends the whole push.
 fn send(world: &World, commands: &[RawCommand], options: &[&[u8]]) -> (Child, ChildStdout) {
     let mut receive_pack = world.git(".");
     receive_pack.arg("receive-pack").arg(world.server());

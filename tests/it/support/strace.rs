@@ -1,9 +1,9 @@
-//! Killing a program at each of its system calls in turn.
+//! Kills a program at each of its system calls in turn.
 
 use std::collections::HashMap;
 
-/// System calls that touch nothing outside of the process: to be killed at one of them is to be
-/// killed at the next one that does.
+/// System calls without an effect outside the process: a kill at one of them equals a
+/// kill at the next call that has one.
 const INWARD: [&str; 14] = [
     "arch_prctl",
     "brk",
@@ -21,7 +21,7 @@ const INWARD: [&str; 14] = [
     "set_tid_address",
 ];
 
-/// A system call as strace counts them: by name, and how many of that name came before.
+/// A system call as strace counts it: by name, and the number of earlier calls with that name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SystemCall {
     name: String,
@@ -33,13 +33,13 @@ impl SystemCall {
         &self.name
     }
 
-    /// What tells strace to kill the program when it enters this call.
+    /// The strace option that kills the program when it enters this call.
     pub(crate) fn kill(&self) -> String {
         format!("inject={}:signal=KILL:when={}", self.name, self.nth)
     }
 }
 
-/// The system calls of a trace that strace wrote for one process, in their order.
+/// The system calls of one process in a trace by strace, in order.
 pub(crate) fn system_calls_in(trace: &str) -> Vec<SystemCall> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     let mut calls = Vec::new();

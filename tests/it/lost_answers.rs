@@ -143,7 +143,7 @@ fn silent_remote_leaves_settling_for_later() {
     let world = World::bare(&any_git(), &[]);
     let a = world.agent("a");
     a.ok(&["acquire"]);
-    // It dies whenever refs have moved: the push lands, and so does the push that would settle it; both answers are lost.
+    // It dies whenever refs have moved: the push lands, and so does the push that settles it, both without an answer.
     world.write_hook("reference-transaction", "[ \"$1\" = committed ] || exit 0\ntouch died\nkill -9 $PPID");
     let away = world.path("away.git");
     let (code, said) = {

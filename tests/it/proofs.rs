@@ -1,4 +1,4 @@
-//! A holder proves that it holds the lease, and each proof is valid once: proofs that others can read are useless to them.
+//! A holder proves that it holds the lease, and each proof is valid once: a proof that others can read is useless.
 
 use crate::support::{
     Pushed, World,

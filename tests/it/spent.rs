@@ -1,4 +1,4 @@
-//! A token is spent when a ref moved, and only then. Nobody is locked out by a push that did not.
+//! A token is spent when a ref moved, and only then. A push that moved nothing locks nobody out.
 
 use crate::support::{
     World, any_git, gits,
@@ -55,7 +55,7 @@ fn push_that_moves_some_of_its_refs_spends_its_token() {
         assert!(!pushed.ok);
         assert_eq!(world.mark(), 7);
         world.push_token("main", "7").assert_refused("FENCE-STALE");
-        // All or nothing: nothing.
+        // Atomic: nothing moves.
         let mut atomic = world.push_command(&["HEAD:refs/heads/no1", "HEAD:refs/heads/yes2"], &["fence-token=8"]);
         assert!(!atomic.arg("--atomic").output().unwrap().status.success());
         assert_eq!(world.mark(), 7);
@@ -63,8 +63,8 @@ fn push_that_moves_some_of_its_refs_spends_its_token() {
     }
 }
 
-/// While nine waits, five moves the ref that both want. Nine is refused when its turn comes, and may be tried again;
-/// where the fence only observes, git declines it. Compared with what the ref was when nine came, it would look as if
+/// While nine waits, five moves the ref that both push to. Nine is refused when its turn comes, and is retryable;
+/// in observe mode git declines it. Compared with the ref's value when nine arrived, it would look as if
 /// nine had moved it.
 #[test]
 fn old_values_are_read_after_waiting() {
@@ -105,7 +105,7 @@ fn false_old_values_are_refused() {
     }
 }
 
-/// What the gate refuses holds no slot, so that its client may freeze as it likes.
+/// A push that the gate refuses holds no slot, so its client may freeze.
 fn lies_are_refused_at_once(world: &World) {
     world.push_token("main", "5").assert_landed();
     let (tip, first) = (world.server_ref("refs/heads/main").unwrap(), world.commit("elsewhere"));
@@ -114,7 +114,7 @@ fn lies_are_refused_at_once(world: &World) {
     world.ok(world.git("server.git").args(["symbolic-ref", "refs/outside/alias", "refs/heads/main"]));
     world.ok(world.git("server.git").args(["symbolic-ref", "refs/outside/nowhere", "refs/heads/not-there"]));
     for (old, new, name) in [
-        // There already, elsewhere, not there, and deletions, which git carries out with any old value.
+        // The current value, another value, no ref, and deletions, which git executes with any old value.
         (NULL, tip.as_str(), "refs/heads/main"),
         (NULL, &first, "refs/heads/main"),
         (&first, &tip, "refs/heads/main"),
@@ -132,25 +132,25 @@ fn lies_are_refused_at_once(world: &World) {
         assert!(pushed.text.contains(&format!("'{name}'")), "{}", pushed.text);
         assert_eq!(world.server_ref("refs/heads/main").as_ref(), Some(&tip), "{old} {new} {name}");
     }
-    // Too old is too old: nobody is told to try that again.
+    // A stale push is not told to retry.
     raw::push(world, &[RawCommand::new(NULL, &tip, "refs/heads/main")], &[b"fence-token=5"])
         .assert_refused("FENCE-STALE");
     assert_eq!((world.mark(), world.server_ref("refs/heads/honest")), (5, None));
     assert!(world.events("push.accepted").len() == 1, "none of them took the slot");
     world.configure("receive.denyDeleteCurrent", "ignore");
-    // And the truth lands: through a symbolic ref, and the deletion of what is there.
+    // Correct old values land: through a symbolic ref, and the deletion of an existing ref.
     raw::push(world, &[RawCommand::new(&tip, &first, "refs/outside/alias")], &[b"fence-token=6"]).assert_landed();
     raw::push(world, &[RawCommand::new(&first, NULL, "refs/heads/main")], &[b"fence-token=7"]).assert_landed();
     world.assert_log_is_whole();
 }
 
-/// Where nothing is refused, git declines them, and what was recorded is what the refs were.
+/// In observe mode git declines them, and the recorded old values are the actual ones.
 fn lies_spend_nothing(world: &World) {
     world.configure("fence.wait", "10m");
     world.push_token("main", "5").assert_landed();
     let tip = world.server_ref("refs/heads/main").unwrap();
     let nonsense = "1234567890123456789012345678901234567890";
-    // `0 -> current tip`, nonsense as the old value, nonsense as the new one.
+    // `0 -> current tip`, a nonsense old value, a nonsense new value.
     for (old, new) in [(NULL, tip.as_str()), (nonsense, tip.as_str()), (nonsense, nonsense), (NULL, nonsense)] {
         let lie = RawCommand::new(old, new, "refs/heads/main");
         let pushed = raw::push(world, &[lie], &[b"fence-token=999999"]);
@@ -158,7 +158,7 @@ fn lies_spend_nothing(world: &World) {
         assert_eq!(world.mark(), 5, "{old} {new}");
         assert_eq!(world.server_ref("refs/heads/main").unwrap(), tip);
     }
-    // A deletion with a wrong old value does delete: so it is a move, and spends.
+    // A deletion with a wrong old value does delete: it is a move, and spends the token.
     world.push(&["HEAD:refs/heads/doomed"], &["fence-token=6"]).assert_landed();
     raw::push(world, &[RawCommand::new(nonsense, NULL, "refs/heads/doomed")], &[b"fence-token=7"]);
     let is_gone = world.server_ref("refs/heads/doomed").is_none();
@@ -167,8 +167,8 @@ fn lies_spend_nothing(world: &World) {
     world.assert_log_is_whole();
 }
 
-/// Were the slot of a push freed because "its refs show their new values", although one of them had its new value from
-/// the start, the next could go on while this one, stalled and still alive, may yet write.
+/// If the slot were freed because "its refs show their new values", although one of them had its new value from
+/// the start, the next push could proceed while this one, stalled and still alive, may yet write.
 #[test]
 fn stalled_push_to_the_current_value_keeps_its_slot() {
     for git in gits() {
@@ -191,8 +191,8 @@ fn stalled_push_to_the_current_value_keeps_its_slot() {
     }
 }
 
-/// 800 refs and one lie: git would decline that one, and its receive-pack then wait without end for somebody to read the
-/// report, alive and with a ref that never moves.
+/// 800 refs and one false old value: git would decline that ref, and its receive-pack would then wait forever for the
+/// client to read the report, alive and with a ref that never moves.
 #[test]
 fn frozen_client_with_a_false_old_value_blocks_nobody() {
     for git in gits() {

@@ -1,5 +1,5 @@
-//! A spent token stays spent: what became of a push is written down at once, on git's own word, and nothing
-//! that happens to the refs afterwards changes it.
+//! A spent token stays spent: a push is settled at once, from git's own report, and later
+//! changes to the refs do not matter.
 
 use crate::support::{
     Running, World, any_git, gits,
@@ -9,7 +9,7 @@ use crate::support::{
 };
 use std::fs;
 
-/// As merge queues do: what was pushed is taken in, and the branch goes.
+/// As merge queues do: the pushed commit is merged, and the branch is deleted.
 const TAKES_THE_BRANCH_AWAY: &str = "while read -r old new ref; do git update-ref -d \"$ref\"; done; echo $? >>undone";
 
 fn tokens_that_landed(world: &World) -> Vec<u64> {
@@ -67,7 +67,7 @@ fn gate_switched_off_for_a_while_revives_no_token() {
     }
 }
 
-/// Of a push of which git never gave word, too: its refs are looked at while they are what it made of them.
+/// Also a push that git never reported on: its refs are read while they still have the pushed values.
 #[test]
 fn gate_settles_before_it_is_switched_off() {
     let world = World::new(&any_git());
@@ -90,7 +90,7 @@ fn uninstall_settles_first() {
     assert_eq!(tokens_that_landed(&world), [40]);
 }
 
-/// What a push costs must not depend on the past of other fences.
+/// The cost of a push must not depend on the history of other fences.
 #[test]
 fn finished_pushes_of_other_fences_do_not_accumulate() {
     let world = World::new(&any_git());
@@ -102,7 +102,7 @@ fn finished_pushes_of_other_fences_do_not_accumulate() {
     assert_eq!((settled.len(), &settled[0]["fence"]), (1, &"deploy".into()), "{settled:?}");
 }
 
-/// Nobody has to push once more for the log, the figures and the status to tell the same.
+/// Log, stats and status agree without another push.
 #[test]
 fn log_stats_and_status_agree_as_soon_as_the_push_ends() {
     let world = World::new(&any_git());
@@ -117,7 +117,7 @@ fn log_stats_and_status_agree_as_soon_as_the_push_ends() {
     assert_eq!(stats["fences"][0]["mark"], 5, "{stats}");
 }
 
-/// Git lists what it was asked to leave where it is, too.
+/// Git also lists refs that keep their value.
 #[test]
 fn ref_listed_by_git_but_not_moved_spends_nothing() {
     for git in gits() {
@@ -130,7 +130,7 @@ fn ref_listed_by_git_but_not_moved_spends_nothing() {
     }
 }
 
-/// A companion that cannot make its file any larger, as on a full disk.
+/// A companion that cannot grow its file, as on a full disk.
 fn without_room(world: &World) {
     world.companion_under("ulimit -f 4\nexec");
 }
@@ -154,7 +154,7 @@ fn companion_on_a_full_disk_keeps_the_report_in_the_mutex_for_the_next_push() {
     world.assert_log_is_whole();
 }
 
-/// Until git 2.50 refs are updated one by one, each after its update hook.
+/// Up to git 2.50 refs are updated one by one, each after its update hook.
 #[test]
 fn waiting_push_records_refs_that_a_stalled_push_has_moved() {
     for git in gits().into_iter().filter(|git| git.version < (2, 51)) {
@@ -170,7 +170,7 @@ fn waiting_push_records_refs_that_a_stalled_push_has_moved() {
         let six = world.start_push("main", "6");
         wait_until("what has landed is on record", || !world.events("push.landed").is_empty());
         assert_eq!(world.mark(), 5);
-        // Taken away again, and the push dies without a word from git.
+        // Deleted again, and the push dies without a report from git.
         world.ok(world.git("server.git").args(["update-ref", "-d", "refs/heads/a"]));
         signal(receive_pack, "KILL");
         world.go();
@@ -182,7 +182,7 @@ fn waiting_push_records_refs_that_a_stalled_push_has_moved() {
     }
 }
 
-/// The bounded form takes a push to be over when its time has passed. When it lands after all, that is put right.
+/// In the bounded form a push counts as over when its time has passed. If it lands after all, the record is corrected.
 #[test]
 fn push_settled_too_early_is_recorded_as_landed_late() {
     for git in gits() {
@@ -220,7 +220,7 @@ fn companion_finds_its_push_by_refs_if_the_receive_pack_cannot_be_seen() {
     assert_eq!((settled.len(), &settled[0]["evidence"]), (1, &"reported".into()));
 }
 
-/// A queue that takes in what was pushed by a push of its own.
+/// A queue that merges the pushed commit with a push of its own.
 #[test]
 fn post_receive_may_push_to_its_own_repository() {
     for git in gits() {
@@ -237,7 +237,7 @@ fn post_receive_may_push_to_its_own_repository() {
     }
 }
 
-/// Nothing of ours is waited for where nothing of ours is pushed to, and nothing is said of it.
+/// A push that touches no guarded ref neither waits nor prints anything.
 #[test]
 fn unguarded_pushes_and_pushes_in_off_mode_leave_no_line() {
     let world = World::new(&any_git());
@@ -249,7 +249,7 @@ fn unguarded_pushes_and_pushes_in_off_mode_leave_no_line() {
     assert_eq!(events, ["log.begun", "settings.changed"]);
 }
 
-/// The companion is killed at its first system call, at its second, and so on: git goes on, and the next push finds out.
+/// The companion is killed at its first system call, at its second, and so on: git continues, the next push settles.
 #[test]
 fn companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     if lacks(&[Need::Strace]) {
@@ -275,7 +275,7 @@ fn companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     world.assert_log_is_whole();
 }
 
-/// What is lost with the power is settled by the refs that survive: it needs no sync, no process and no object.
+/// After a power loss the surviving refs settle the push: the companion needs no sync, no process and no object.
 #[test]
 fn companion_syncs_nothing_and_starts_no_process() {
     if lacks(&[Need::Strace]) {
@@ -297,7 +297,7 @@ fn companion_syncs_nothing_and_starts_no_process() {
     }
 }
 
-/// Somebody will put a post-receive of their own over it.
+/// Someone will replace it with a post-receive of their own.
 #[test]
 fn gate_without_its_companion_refuses_and_install_fixes_it() {
     for git in gits() {
@@ -351,7 +351,7 @@ fn optional_companion_is_not_required_but_reported_as_the_weaker_form() {
     assert!(text(&doctor.stdout).contains("weaker form"), "{}", text(&doctor.stdout));
 }
 
-/// Refs that the settings give to another fence bring its mark along.
+/// If the settings move refs to another fence, that fence inherits the mark.
 #[test]
 fn ref_that_changes_fences_revives_no_token() {
     for git in gits() {
@@ -363,7 +363,7 @@ fn ref_that_changes_fences_revives_no_token() {
         assert_eq!(changed["heirs"], serde_json::json!([{ "fence": "trunk", "giver": "repo" }]));
         world.push_token("main", "trunk:501").assert_landed();
         world.push_token("dev", "501").assert_landed();
-        // And back.
+        // And back again.
         world.push_token("main", "trunk:900").assert_landed();
         world.ok(world.git("server.git").args(["config", "--unset-all", "fence.trunk.refs"]));
         world.push_token("main", "600").assert_refused("FENCE-STALE");
@@ -372,7 +372,7 @@ fn ref_that_changes_fences_revives_no_token() {
     }
 }
 
-/// A push of before the change, which nobody has settled, counts for the heir when it lands.
+/// A push from before the change that is not settled yet counts for the heir when it lands.
 #[test]
 fn push_in_flight_while_its_ref_changes_fences_is_waited_for() {
     for git in gits() {

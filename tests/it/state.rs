@@ -1,4 +1,4 @@
-//! Damage to the fence's own files: refused with a clear sentence, or put right and on record.
+//! Damage to the fence's own files: refused with a clear message, or fixed and recorded.
 
 use crate::support::{
     World, any_git, copy_program, is_root,
@@ -64,7 +64,7 @@ fn untrusted_log_refuses_every_push_and_is_not_changed() {
         assert!(snapshot(&world.server().join("fence")) == before, "{case}: nothing may be touched");
         fs::write(&log, &whole).unwrap();
     }
-    // Without its checkpoint the log is read from the beginning, and its version is seen there.
+    // Without its checkpoint the log is read from the start, which shows its version.
     fs::write(&log, another_version).unwrap();
     let checkpoint = fs::read(world.fence_file("state.json")).unwrap();
     fs::remove_file(world.fence_file("state.json")).unwrap();
@@ -119,7 +119,7 @@ fn checkpoint_that_contradicts_the_log_is_not_trusted() {
     world.assert_log_is_whole();
 }
 
-/// Heartbeats of a quiet night are as many: none of them is synced by itself.
+/// A quiet night has that many heartbeats: none of them is synced by itself.
 #[test]
 fn checkpoint_is_written_even_if_no_push_is_accepted_for_long() {
     let world = World::new(&any_git());
@@ -136,12 +136,12 @@ fn checkpoint_is_written_even_if_no_push_is_accepted_for_long() {
     world.assert_log_is_whole();
 }
 
-/// As if the machine had been booted since: what was synced must still be there, what was not may
+/// As if the machine had rebooted: synced lines must still exist, unsynced ones may
 /// be gone or garbage.
 pub(crate) fn reboot(world: &World) {
     let mutex = world.fence_file("mutex");
     let witness = fs::read_to_string(&mutex).unwrap();
-    // What stands behind the first line is left over from a longer one.
+    // The rest after the first line is a leftover of a longer one.
     let line = witness.lines().next().unwrap();
     let boot = serde_json::from_str::<serde_json::Value>(line).unwrap()["boot"].as_str().unwrap().to_owned();
     fs::write(mutex, witness.replace(&boot, &"0".repeat(boot.len()))).unwrap();
@@ -160,14 +160,14 @@ fn only_synced_lines_must_survive_a_machine_crash() {
     let whole = fs::read(&log).unwrap();
     let mutex = fs::read(world.fence_file("mutex")).unwrap();
 
-    // A synced line is gone: the log was cut, whatever has happened since.
+    // A synced line is missing: the log was truncated, no matter what has happened since.
     let cut = synced[..synced.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
     fs::write(&log, &synced[..cut]).unwrap();
     reboot(&world);
     assert!(!world.verify().status.success());
     world.push_token("main", "6").assert_refused("FENCE-BROKEN");
 
-    // Unsynced lines are gone, cut in the middle, or full of zeros.
+    // Unsynced lines are missing, truncated, or full of zeros.
     let mut zeros = synced.clone();
     zeros.resize(whole.len() - 1, 0);
     zeros.push(b'\n');
@@ -196,7 +196,7 @@ fn lost_log_is_not_silently_restarted() {
     let install = world.hook_program().arg("install").arg(world.server()).output().unwrap();
     assert!(!install.status.success());
     assert!(text(&install.stderr).contains("has been lost"), "{}", text(&install.stderr));
-    // The way out for whoever knows what it means.
+    // The way out for an operator who knows what it means.
     fs::remove_dir_all(world.server().join("fence")).unwrap();
     world.ok(world.hook_program().arg("install").arg(world.server()));
     world.push_token("main", "1").assert_landed();
@@ -221,7 +221,7 @@ fn torn_last_line_is_moved_aside_on_record() {
     world.assert_log_is_whole();
 }
 
-/// A push that waits its turn looks at the log again and again. It puts right what is torn when it writes.
+/// A waiting push reads the log again and again. It fixes a torn line when it writes.
 #[test]
 fn torn_last_line_is_moved_aside_once_however_long_pushes_wait() {
     let world = World::new(&any_git());
@@ -303,7 +303,7 @@ fn unwritable_directory_refuses() {
     let gate = as_nobody(&world);
     world.write_hook("pre-receive", &format!("exec {gate} pre-receive"));
     let dir = world.server().join("fence");
-    // The directory by its own name: what is in one that may not be searched cannot be reached, not even '.'.
+    // The directory by its own name: in a directory without search permission nothing can be reached, not even '.'.
     let mode = |file: &str, mode: u32| {
         let path = if file == "." { dir.clone() } else { dir.join(file) };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -328,7 +328,7 @@ fn unwritable_directory_refuses() {
 #[test]
 fn file_size_limit_refuses_and_leaves_the_log_intact() {
     let world = World::new(&any_git());
-    // The limit is in blocks of 512 bytes, and the log grows into it.
+    // The limit is in blocks of 512 bytes, and the log reaches it.
     let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
     world.write_hook("pre-receive", &format!("ulimit -f 8\nexec {gate} pre-receive"));
     let mut token = 0;
@@ -399,7 +399,7 @@ fn repository_without_a_log_is_closed_unless_init_is_auto() {
     world.configure("fence.init", "auto");
     world.push_token("main", "5").assert_landed();
     assert_eq!(world.mark(), 5);
-    // A log that was lost is not one that was never begun.
+    // A lost log differs from one that was never started.
     let world = world_with_checkpoint();
     world.configure("fence.init", "auto");
     fs::remove_file(world.fence_file("audit.jsonl")).unwrap();

@@ -1,4 +1,4 @@
-//! The figures: that they are those of the log, in each form.
+//! The figures match the log, in each format.
 
 use crate::support::{
     World, any_git, fixture,
@@ -22,7 +22,7 @@ fn figures(world: &World, args: &[&str]) -> serde_json::Value {
     serde_json::from_str(&text(&ran.stdout)).unwrap()
 }
 
-/// What people read, without what differs from run to run.
+/// The output for people, without parts that differ from run to run.
 fn shown(world: &World) -> String {
     let shown = text(&stats(world, &[], &world.server()).stdout);
     let shown = shown.replace(&world.server().display().to_string(), "<server>");
@@ -36,7 +36,7 @@ fn shown(world: &World) -> String {
     shown.lines().map(normal).collect::<Vec<_>>().join("\n")
 }
 
-/// Two fences, pushes to both at once and to one, refusals, and one push that moved nothing.
+/// Two fences, pushes to both at once and to one, refusals, and a push that moved nothing.
 fn busy_world() -> World {
     let world = World::new(&any_git());
     world.configure("fence.deploy.refs", "refs/heads/deploy/*");
@@ -86,7 +86,7 @@ fn figures_match_the_log_across_rotation() {
     let median = waits["median"].as_u64().unwrap();
     assert!(median >= sorted[3] && median <= sorted[3] + sorted[3] / 32, "{median} for {sorted:?}");
 
-    // Rotation settles what is over.
+    // Rotation settles pushes that are over.
     world.ok(world.hook_program().arg("rotate").arg(world.server()));
     let after = figures(&world, &[]);
     assert_eq!((&after["pushes"]["accepted"], &after["pushes"]["moved"]), (&4.into(), &3.into()));
@@ -128,7 +128,7 @@ fn observe_mode_reports_what_would_have_been_refused() {
     world.push(&["HEAD:refs/heads/none"], &[]).assert_landed();
     let bob = world.push_token_command("main", "3").env("GL_USERNAME", "bob's").output().unwrap();
     assert!(bob.status.success());
-    // Of this one nothing can be read, and still it is let through.
+    // This push cannot be parsed at all, and is still admitted.
     let mut push = world.push_command(&["HEAD:refs/heads/odd"], &["fence-token=7"]);
     assert!(push.arg("--receive-pack=git --namespace=ns receive-pack").output().unwrap().status.success());
     assert_eq!(world.events("push.observed").len(), 1);
@@ -148,7 +148,7 @@ fn observe_mode_reports_what_would_have_been_refused() {
 /// One sample: its name, its labels, its value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// Reads the text format as strictly as it is written down, and gives all samples.
+/// Parses the text format strictly, and returns all samples.
 fn parse_prometheus(page: &str) -> Vec<Sample> {
     assert!(page.ends_with('\n'));
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
@@ -177,7 +177,7 @@ fn parse_prometheus(page: &str) -> Vec<Sample> {
     samples
 }
 
-/// The labels up to the closing brace, and what follows it.
+/// The labels up to the closing brace, and the rest.
 fn parse_labels(text: &str) -> (BTreeMap<String, String>, &str) {
     let (mut labels, mut rest) = (BTreeMap::new(), text);
     loop {
@@ -271,7 +271,7 @@ fn stats_handles_no_repository_no_log_damage_and_a_closed_pipe() {
     assert!(text(&ran.stderr).contains("has been changed"), "{}", text(&ran.stderr));
 }
 
-/// A log of many lines is read in a stream: memory does not grow with it. Prints what each command took:
+/// A log of many lines is read as a stream: memory does not grow with it. Prints what each command took:
 /// `cargo test --release --test it -- --ignored --nocapture million`
 fn long_log(lines: u64, most_kilobytes: u64) {
     if lacks(&[Need::Python]) {

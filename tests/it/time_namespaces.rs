@@ -1,4 +1,4 @@
-//! Time namespaces: on one machine, since one boot, the clock that nobody sets shows different times.
+//! Time namespaces: on one machine, within one boot, the boot-time clock shows different times.
 
 use crate::support::{
     World, any_git,

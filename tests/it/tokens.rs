@@ -1,4 +1,4 @@
-//! What a token must look like, and what happens to those that do not.
+//! The syntax of tokens, and the refusal of invalid ones.
 
 use crate::support::{World, any_git, gits, text};
 use std::fs;
@@ -77,7 +77,7 @@ fn verify_names_the_line_with_a_changed_byte() {
     let mut start = 0;
     for line in 1..=lines {
         let end = start + whole[start..].iter().position(|b| *b == b'\n').unwrap();
-        // A digit of the time of day, a letter inside of a word, the line feed itself.
+        // A digit of the time of day, a letter inside a word, the line feed itself.
         for at in [start + 30, start + (end - start) / 2, end] {
             let mut changed = whole.clone();
             changed[at] = if changed[at] == b'1' { b'2' } else { b'1' };
@@ -107,7 +107,7 @@ fn truncated_tail_is_found_by_verify_and_by_the_next_push() {
     let path = world.fence_file("audit.jsonl");
     let whole = fs::read(&path).unwrap();
     let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').map(|at| at + 1).collect();
-    // Whole lines, half a line, and one refusal that was never synced.
+    // Complete lines, half a line, and one refusal that was never synced.
     for keep in [ends[0], ends[2], ends[ends.len() - 3] - 7, ends[ends.len() - 2], whole.len() - 1] {
         fs::write(&path, &whole[..keep]).unwrap();
         let verified = world.verify();
@@ -130,12 +130,12 @@ fn trailer_carries_the_token_without_push_options() {
         assert_eq!(world.mark(), 5);
         assert_eq!(world.events("push.accepted")[0]["source"], "trailer");
 
-        // The old stamp on a new branch is stale; an option wins, and the stamp is not looked at.
+        // The old trailer on a new branch is stale; an option wins, and the trailer is not read.
         let branch = [&*format!("{stamped}:refs/heads/branch")];
         world.push(&branch, &[]).assert_refused("FENCE-STALE");
         world.push(&branch, &["fence-token=6"]).assert_landed();
 
-        // An annotated tag's own message comes first, then the commit's.
+        // An annotated tag's own message is read first, then the commit's.
         world.ok(world.git("work").args(["tag", "-a", "v1", "-m", "v1\n\nfencing-token: 8", &stamped]));
         world.push(&["v1"], &[]).assert_landed();
         world.ok(world.git("work").args(["tag", "-a", "v2", "-m", "plain", &stamped]));
@@ -153,11 +153,11 @@ fn trailer_carries_the_token_without_push_options() {
             let commit = world.commit(message);
             world.push(&[&format!("{commit}:refs/heads/x")], &[]).assert_refused(code);
         }
-        // Each ref needs its own stamp, and a deletion has no commit to carry one.
+        // Each ref needs its own trailer, and a deletion has no commit to carry one.
         let nine = world.commit("w\n\nFencing-Token: 9\n");
         let both = [&*format!("{nine}:refs/heads/x"), "HEAD:refs/heads/y"];
         world.push(&both, &[]).assert_refused("FENCE-MISSING");
-        // Nor does a stamp for another fence speak for this one.
+        // A trailer for another fence does not count for this one either.
         world.configure("fence.deploy.refs", "refs/heads/deploy/*");
         let for_another = world.commit("w\n\nFencing-Token: deploy:2\n");
         let both = [&*format!("{nine}:refs/heads/x"), &*format!("{for_another}:refs/heads/y")];

@@ -1,4 +1,4 @@
-//! A repository that was installed by the version before: `install` brings it up, nothing else does, and its log goes on.
+//! A repository installed by the previous version: only `install` upgrades it, and its log continues.
 
 use crate::support::{World, gits, text};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn chained(lines: &[Value]) -> String {
     log
 }
 
-/// As that version wrote it: token 5 was settled by comparing refs, token 6 has landed and nobody has looked.
+/// As that version wrote it: token 5 was settled by comparing refs, token 6 has landed and is not settled yet.
 fn log_of_the_version_before(tip: &str) -> String {
     let rules = json!({
         "fence": "repo", "refs": ["refs/heads/*", "refs/tags/*"], "mode": "enforce", "accept": "above", "tokenless": false,
@@ -59,7 +59,7 @@ fn repository_of_an_earlier_version_is_upgraded_only_by_install() {
         let tip = world.ok(world.git("work").args(["rev-parse", "HEAD"]));
         world.companion_never_runs();
         world.push(&["HEAD:refs/heads/five", "HEAD:refs/heads/six"], &["fence-token=1"]).assert_landed();
-        // That version had one hook, and no file but these.
+        // That version had one hook, and no files but these.
         fs::remove_file(world.hook("post-receive")).unwrap();
         fs::remove_dir_all(world.server().join("fence")).unwrap();
         fs::create_dir(world.server().join("fence")).unwrap();

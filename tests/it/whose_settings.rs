@@ -14,7 +14,7 @@ use std::{
 
 const NOBODY: u32 = 65534;
 
-/// A server that others may write to, and somebody else who has a home on the same machine.
+/// A server that others may write to, and another user with a home on the same machine.
 struct Shared {
     world: World,
     home: PathBuf,
@@ -31,7 +31,7 @@ impl Shared {
         Shared { world, home }
     }
 
-    /// A file of theirs.
+    /// A file of that user.
     fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.home.join(name);
         fs::write(&path, content).unwrap();
@@ -54,7 +54,7 @@ impl Shared {
         setpriv
     }
 
-    /// A push without a token, by somebody who does not own the repository.
+    /// A push without a token, by a user who does not own the repository.
     fn push(&self, with: impl FnOnce(&mut Command)) -> Pushed {
         let mut push = self.as_nobody(&self.world.push_command(&["HEAD:refs/heads/unfenced"], &[]));
         with(&mut push);
@@ -99,7 +99,7 @@ fn pushers_own_configuration_does_not_open_the_gate() {
             refused("GIT_CONFIG_COUNT", &|push| {
                 _ = push.arg(format!("--receive-pack=env {variables} git-receive-pack"));
             });
-            // The repository's configuration may lead into the home of whoever pushes.
+            // The repository's configuration may include a file from the pusher's home.
             shared.world.configure("include.path", "~/included");
             refused("~/", &|_| {});
             let condition = "includeIf.hasconfig:remote.*.url:https://example.com/**.path";
@@ -116,7 +116,7 @@ fn pushers_own_configuration_does_not_open_the_gate() {
     }
 }
 
-/// As `sudo -u git` may leave it: the user is the owner, but the home is that of whoever asked.
+/// As `sudo -u git` may leave it: the user is the owner, but HOME belongs to the caller.
 #[test]
 fn global_file_of_another_user_does_not_count_for_the_owner() {
     if lacks(&[Need::AnotherUser]) {
@@ -135,7 +135,7 @@ fn global_file_of_another_user_does_not_count_for_the_owner() {
     push(&own).assert_landed();
 }
 
-/// Whoever runs a command sees what pushes will be judged by, and is told what does not count.
+/// Commands show the settings that apply to pushes and list those that do not count, no matter who runs them.
 #[test]
 fn commands_show_the_settings_that_apply_to_pushes() {
     if lacks(&[Need::AnotherUser]) {
@@ -157,7 +157,7 @@ fn commands_show_the_settings_that_apply_to_pushes() {
     let doctor = by_nobody(&["doctor"]);
     assert!(doctor.contains("note: setting-ignored: fence.mode = off"), "{doctor}");
 
-    // The operator's own environment is not that of a push either.
+    // The operator's own environment does not apply to pushes either.
     let mut command = world.hook_program();
     command.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "fence.mode").env("GIT_CONFIG_VALUE_0", "off");
     let status: serde_json::Value =
@@ -165,7 +165,7 @@ fn commands_show_the_settings_that_apply_to_pushes() {
     assert_eq!((&status["fences"][0]["mode"], &status["ignored"][0]["value"]), (&"enforce".into(), &"off".into()));
 }
 
-/// Root looks after a repository of somebody else, whose pushes are judged by that one's global file.
+/// Root inspects a repository of another user, whose global file applies to its pushes.
 #[test]
 fn root_sees_the_settings_of_the_owner() {
     if lacks(&[Need::AnotherUser, Need::Mount]) {

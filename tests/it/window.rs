@@ -1,4 +1,4 @@
-//! The window between check and ref update: open in the naive hook, closed here.
+//! The window between check and ref update: open with the naive hook, closed with git-fence.
 
 use crate::support::{Door, Git, Running, World, gits, signal, story, wait_until};
 use std::{
@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// How a push comes to a halt between its pre-receive hook and its refs.
+/// How a push stalls between its pre-receive hook and its ref update.
 #[derive(Debug, Clone, Copy)]
 enum Stall {
-    /// The update hook takes its time.
+    /// The update hook is slow.
     SlowUpdateHook,
     /// Its receive-pack is stopped.
     StoppedReceivePack,
@@ -34,7 +34,7 @@ impl Stall {
     }
 }
 
-/// Token 5 stalls after its hook, 6 comes along on another branch, 5 wakes up.
+/// Token 5 stalls after its hook, token 6 arrives for another branch, token 5 wakes up.
 fn five_stalls_and_six_comes(git: &Git, door: Door, stall: Stall) -> (World, Vec<u64>) {
     let world = World::with(git, door, &[]);
     story::listen(&world);
@@ -42,7 +42,7 @@ fn five_stalls_and_six_comes(git: &Git, door: Door, stall: Stall) -> (World, Vec
     let five = world.start_push("t5", "5");
     world.pid_in("stalled");
     let mut six = world.start_push("t6", "6");
-    // Six waits, or it has been let through: either way five wakes up after that.
+    // Six waits, or it has been admitted: in either case five wakes up after that.
     wait_until("six waits or has ended", || six.has_said("waiting") || six.has_ended());
     stall.end(&world);
     five.wait().assert_landed();
@@ -115,7 +115,7 @@ fn stale_token_is_refused_without_waiting_for_the_stalled_push() {
     five.wait().assert_landed();
 }
 
-/// Pushes the tokens of `queue` with eight pushers, each to a branch of its own.
+/// Pushes the tokens of `queue` with eight pushers, each to its own branch.
 fn push_with_eight_pushers(world: &World, queue: Vec<u64>) -> Vec<(u64, bool)> {
     let commits: Vec<(u64, String)> =
         queue.into_iter().map(|token| (token, world.commit(&format!("token {token}")))).collect();
@@ -137,8 +137,8 @@ fn push_with_eight_pushers(world: &World, queue: Vec<u64>) -> Vec<(u64, bool)> {
     verdicts.into_inner().unwrap()
 }
 
-/// The numbers from 1 to 64, each eight of them shuffled. (Shuffled as a whole, the first to arrive
-/// fences off all below it, and hardly more than four can land.)
+/// The numbers from 1 to 64, shuffled in groups of eight. (If all were shuffled, the first to arrive
+/// would fence off all below it, and hardly more than four could land.)
 fn shuffled(seed: u64) -> Vec<u64> {
     let mut tokens: Vec<u64> = (1..=64).collect();
     let mut state = seed;
@@ -165,7 +165,7 @@ fn refs_move_in_token_order_and_every_verdict_is_true_for_64_shuffled_pushes() {
             landed_in_all += moved.len();
             runs += 1;
             assert_eq!(verdicts.len(), 64);
-            // Looked at with other eyes than git's.
+            // Read independently of git.
             let server = git2::Repository::open_bare(world.server()).unwrap();
             for (token, landed) in verdicts {
                 let there = server.find_reference(&format!("refs/heads/t{token}")).is_ok();
@@ -183,7 +183,7 @@ fn refs_move_in_token_order_and_every_verdict_is_true_for_64_shuffled_pushes() {
 
 #[test]
 fn naive_hook_moves_refs_out_of_token_order_under_concurrency() {
-    // Concurrency alone does it, but not in every single run: it gets a few.
+    // Concurrency alone does it, but not in every run, so there are a few attempts.
     let git = &gits()[0];
     let gone_back = (0..20).any(|_| {
         let world = World::with(git, Door::Naive, &[]);

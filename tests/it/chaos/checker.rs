@@ -1,55 +1,55 @@
-//! What must hold of a history, as a pure function: the order in which refs moved, the log, and what
-//! the clients were told go in, violations come out.
+//! What must hold for a history, as a pure function: its input is the order in which refs moved, the log, and what
+//! the clients were told; its output is the violations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a client was told of one of its refs.
+/// What a client was told about one of its refs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     Landed,
     Refused,
-    /// Its answer was lost. It has looked, and the ref is not where it was to go.
+    /// Its answer was lost. It has read the ref, which does not have the pushed value.
     NotThere,
-    /// It was killed, or its connection was: there is no claim to check.
+    /// It was killed, or its connection was cut: there is no claim to check.
     Nothing,
 }
 
-/// A push, by a number of our own, with what its client saw.
+/// A push, with our own number for it and what its client saw.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Push {
     pub(crate) id: u64,
-    /// What it was told of each ref that it was to move.
+    /// What it was told about each ref that it should move.
     pub(crate) told: BTreeMap<String, Told>,
-    /// The code in the line for programs, if there was one.
+    /// The code in the JSON line, if there was one.
     pub(crate) code: Option<String>,
-    /// The client asks again by itself when it has to: it may be decided on more than once.
+    /// The client may retry by itself: there may be more than one decision.
     pub(crate) leased: bool,
     /// The log could not grow while this was decided.
     pub(crate) no_room: bool,
-    /// What it was and what was done to it, for whoever reads a violation.
+    /// Its kind and its faults, for the reader of a violation.
     pub(crate) what: String,
 }
 
-/// A guarded ref that moved. Moves are in the order in which git had the refs locked to move them.
+/// A guarded ref that moved. Moves are in the order in which git locked the refs for the update.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Move {
     pub(crate) push: u64,
     pub(crate) fence: String,
     pub(crate) token: u64,
     pub(crate) name: String,
-    /// What the ref was at; empty if it was not there.
+    /// The old value of the ref; empty if it did not exist.
     pub(crate) old: String,
-    /// Where it went; empty if it was deleted. No other push has this value.
+    /// The new value; empty if it was deleted. No other push has this value.
     pub(crate) new: String,
     /// The number of its transaction.
     pub(crate) at: usize,
-    /// What the refs of all branches were at in that moment; those that were not there are missing.
+    /// The values of all branches at that moment; those that did not exist are missing.
     pub(crate) seen: BTreeMap<String, String>,
-    /// Whether the values of this ref are among what others have `seen`.
+    /// Whether the values of this ref are in `seen` of other moves.
     pub(crate) is_watched: bool,
 }
 
-/// A ref update that was to be made, with the value from which. Empty: not there.
+/// A planned ref update, with its old value. Empty: the ref did not exist.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Planned {
     pub(crate) name: String,
@@ -57,85 +57,85 @@ pub(crate) struct Planned {
     pub(crate) new: String,
 }
 
-/// A ref that was put back or taken away, and not by a push: by a hook of the server, or by a local writer.
+/// A ref that was reset or deleted, not by a push: by a hook of the server, or by a local writer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PutBack {
     pub(crate) name: String,
-    /// What it was at until then, verified by git.
+    /// Its value until then, verified by git.
     pub(crate) from: String,
 }
 
-/// A line of the log that lets a push through or refuses it.
+/// A line of the log that accepts or refuses a push.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Decision {
     pub(crate) seq: u64,
     pub(crate) push: u64,
-    /// Why it was refused; none if it was let through.
+    /// Why it was refused; none if it was accepted.
     pub(crate) code: Option<String>,
-    /// What it was to move, from what the gate found under its lock.
+    /// The planned refs, with the values that the gate read under its lock.
     pub(crate) planned: Vec<Planned>,
 }
 
-/// A line of the log that says what became of the push that was let through in line `accepted`.
+/// A line of the log with the result of the push that was accepted in line `accepted`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settled {
     pub(crate) accepted: u64,
     pub(crate) token: u64,
     pub(crate) moved: usize,
     pub(crate) spent: BTreeSet<String>,
-    /// `push.settled`. What a `push.landed` says is added to it.
+    /// `push.settled`. A `push.landed` adds to it.
     pub(crate) is_end: bool,
-    /// Git has listed what it has updated; else somebody has looked at the refs.
+    /// Settled from git's report; otherwise by comparing refs.
     pub(crate) is_gits_word: bool,
 }
 
-/// All that is known of a run.
+/// Everything that is known about a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
     pub(crate) pushes: Vec<Push>,
     pub(crate) moves: Vec<Move>,
-    /// The number of the first transaction that found a ref (its name) at a value.
+    /// The number of the first transaction that found a ref (its name) with a value.
     pub(crate) first_seen: BTreeMap<(String, String), usize>,
     pub(crate) put_back: Vec<PutBack>,
-    /// None where the door keeps no log.
+    /// None if the hook keeps no log.
     pub(crate) log: Option<(Vec<Decision>, Vec<Settled>)>,
-    /// The marks in the end, of fences where nothing but pushes raises them.
+    /// The final marks, of fences where only pushes raise them.
     pub(crate) marks: BTreeMap<String, u64>,
-    /// The tokens that a lease went through, in the order in which its ref moved.
+    /// The tokens of a lease, in the order in which its ref moved.
     pub(crate) lease: Vec<u64>,
 }
 
-/// Something that must never be.
+/// A violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Violation {
     /// A ref moved with a token at or below that of another push that had moved one.
     TokenOrder { fence: String, token: u64, after: u64, push: u64 },
-    /// When a newer push was about to move its refs, an older one had still to move its own.
+    /// When a newer push was about to move its refs, an older one had yet to move its own.
     StaleAfterNewer { fence: String, token: u64, newer: u64, push: u64 },
     /// The log says that the token was spent, and nothing moved; or the other way round.
     SpentUnlessMoved { push: u64, moved: usize, spent: usize },
-    /// The log says that so many refs moved, and it were others.
+    /// The log has a wrong number of moved refs.
     OtherCount { push: u64, moved: usize, said: usize },
     /// The mark is not the highest token that has moved a ref.
     Mark { fence: String, mark: u64, highest: u64 },
-    /// A push is on record more than once, or not at all.
+    /// A push is recorded more than once, or not at all.
     NotLoggedOnce { push: u64, accepted: usize, refused: usize },
-    /// What the pusher was told is not what the log says.
+    /// What the pusher was told differs from the log.
     OtherCode { push: u64, told: String, logged: String },
-    /// A push was let through and never settled, or twice.
+    /// A push was accepted and never settled, or settled twice.
     NotSettledOnce { push: u64, settled: usize },
     /// The client was told that it landed, and it did not.
     LandedIsNotThere { push: u64, name: String },
-    /// The client was told that it was refused or not there, and it landed and was there.
+    /// The client was told that it was refused or absent, but it landed and was present.
     RefusedIsThere { push: u64, name: String },
-    /// A push has moved refs though there was no room to put that on record.
+    /// A push has moved refs although there was no space to record it.
     MovedWithoutRoom { push: u64 },
-    /// The counter of a lease went back.
+    /// The counter of a lease decreased.
     LeaseWentBack { token: u64, after: u64 },
 }
 
 impl Violation {
-    /// The push that broke it, or suffered from it.
+    /// The push that broke the rule, or was affected.
     pub(crate) fn push(&self) -> Option<u64> {
         match self {
             Violation::TokenOrder { push, .. }
@@ -169,12 +169,12 @@ impl Violation {
     }
 }
 
-/// Refusals that need not be on record: they say that nothing can be written, or that the lock which
-/// guards the log could not be had.
+/// Refusals that need not be recorded: they mean that nothing can be written, or that the lock of the
+/// log was not available.
 const MAY_BE_UNLOGGED: [&str; 2] = ["FENCE-BROKEN", "FENCE-BUSY"];
 
 impl History {
-    /// How many of the refusals that need not be on record are not.
+    /// How many of the refusals that need not be recorded are not.
     pub(crate) fn unlogged(&self) -> usize {
         let decisions = self.log.iter().flat_map(|(decisions, _)| decisions);
         let logged: BTreeSet<u64> = decisions.map(|decision| decision.push).collect();
@@ -219,7 +219,7 @@ fn token_order(moves: &[Move]) -> Vec<Violation> {
     found
 }
 
-/// A ref at the old value has still to be moved, unless it was seen at the new one before: then it was put back.
+/// A ref with the old value has yet to be moved, unless it had the new value before: then it was reset.
 fn stale_after_newer(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     let moves = &history.moves;
@@ -256,7 +256,7 @@ fn claims<'a>(push: &'a Push, history: &'a History) -> impl Iterator<Item = Viol
     })
 }
 
-/// What the log says of a push, but for what it may be `mistaken` about.
+/// What the log says about a push, except for settlements that may be `mistaken`.
 fn record(push: &Push, history: &History, mistaken: &[&Settled]) -> Vec<Violation> {
     let id = push.id;
     let mut found = Vec::new();
@@ -304,11 +304,11 @@ fn record(push: &Push, history: &History, mistaken: &[&Settled]) -> Vec<Violatio
     found
 }
 
-/// The settlements that say that a token was spent though its push moved nothing, and may say so.
+/// The settlements that may say that a token was spent although its push moved nothing.
 ///
-/// Git never gave word of the push, and somebody put one of its refs back from where the gate had found it. The ref is
-/// not where it was, and nobody can tell whose doing that is: when in doubt, a token is spent. The other way round there
-/// is no excuse.
+/// Git never reported on the push, and one of its refs was changed from the value that the gate had read. The ref has
+/// changed, and it cannot be decided who changed it: in doubt, a token is spent. The opposite is always
+/// a violation.
 pub(crate) fn spent_for_nothing(history: &History) -> Vec<&Settled> {
     let Some((decisions, settled)) = &history.log else { return Vec::new() };
     let has_moved = |push: u64| history.moves.iter().any(|m| m.push == push);
@@ -320,8 +320,8 @@ pub(crate) fn spent_for_nothing(history: &History) -> Vec<&Settled> {
     by_refs.filter(|end| in_doubt.contains(&end.accepted)).collect()
 }
 
-/// Whether somebody put a ref of this push back, from where the gate found it or from where the push moved it. Then what
-/// the refs show is not how many it moved, and only git's word is exact.
+/// Whether a ref of this push was reset, from the value that the gate read or from the pushed one. Then the refs
+/// do not show how many moved, and only git's report is exact.
 fn is_disturbed(decision: &Decision, put_back: &[PutBack]) -> bool {
     let is_touched = |planned: &Planned| {
         put_back.iter().any(|b| b.name == planned.name && (b.from == planned.old || b.from == planned.new))

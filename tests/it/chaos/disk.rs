@@ -1,19 +1,19 @@
-//! What a disk holds after the power went: a small file system that is fed with the system calls of a program,
-//! and keeps apart what was written and what was synced.
+//! The content of a disk after a power loss: a small file system that replays the system calls of a program,
+//! and tracks separately what was written and what was synced.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-/// A file: what programs read, and what was there at its last sync.
+/// A file: its content, and its content at the last sync.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Inode {
     written: Vec<u8>,
     synced: Vec<u8>,
 }
 
-/// One directory. Names are as they are read, and as they were at the directory's last sync.
+/// One directory. Its names, and its names at the directory's last sync.
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
     dir: PathBuf,
@@ -23,20 +23,20 @@ pub(crate) struct Disk {
     open: BTreeMap<u32, (usize, usize)>,
 }
 
-/// How much of what was not synced is there after the power went.
+/// Which unsynced data a power loss destroys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Loss {
-    /// Everything: only the processes died.
+    /// None: only the processes died.
     Nothing,
-    /// All that was not synced, names and content.
+    /// All unsynced names and content.
     Everything,
-    /// New names and old names are as they were at the last sync, content is there.
+    /// Names are as at the last sync; content survives.
     Names,
-    /// Names are there, content is as it was at the last sync.
+    /// Names survive; content is as at the last sync.
     Content,
-    /// The second half of what was written since the last sync.
+    /// The second half of the content since the last sync.
     Half,
-    /// The place is there, filled with zeros.
+    /// The length survives, but the content is zeros.
     Zeros,
 }
 
@@ -49,14 +49,14 @@ impl Loss {
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
 impl Disk {
-    /// A directory that has been there for a while: all of it is synced.
+    /// An existing directory: everything is synced.
     pub(crate) fn new(dir: &Path, files: &Files) -> Disk {
         let inodes = files.values().map(|data| Inode { written: data.clone(), synced: data.clone() }).collect();
         let names: BTreeMap<String, usize> = files.keys().cloned().zip(0..).collect();
         Disk { dir: dir.to_owned(), inodes, synced_names: names.clone(), names, open: BTreeMap::new() }
     }
 
-    /// Takes a line that strace wrote with `-y -xx`, and says whether it has changed anything.
+    /// Applies a line that strace wrote with `-y -xx`, and returns whether it has changed anything.
     pub(crate) fn take(&mut self, line: &str) -> bool {
         let Some(call) = Call::parse(line) else { return false };
         match call.name.as_str() {
@@ -73,14 +73,14 @@ impl Disk {
 
     fn name_of(&self, path: &str) -> Option<String> {
         let path = Path::new(path);
-        // The hook works in the git directory and names its files from there.
+        // The hook works in the git directory, and its paths are relative to it.
         let inside = path.strip_prefix(&self.dir).or_else(|_| path.strip_prefix("./fence")).ok();
         let inside = inside.or_else(|| path.strip_prefix("fence").ok())?;
         let name = inside.to_str()?;
         (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
     }
 
-    /// The names that a call is about, counted from the directory that it names first, if it names one.
+    /// The names in the arguments of a call, relative to its directory argument if there is one.
     fn names_in(&self, call: &Call) -> Vec<String> {
         let from = call.fd.as_ref().map_or(Path::new(""), |(_, dir)| Path::new(dir));
         call.strings.iter().filter_map(|path| self.name_of(from.join(lossy(path)).to_str()?)).collect()
@@ -149,7 +149,7 @@ impl Disk {
         name.is_some_and(|name| self.names.remove(&name).is_some())
     }
 
-    /// What is there when the power comes back.
+    /// The content after the power loss.
     pub(crate) fn after(&self, loss: Loss) -> Files {
         let names = if matches!(loss, Loss::Everything | Loss::Names) { &self.synced_names } else { &self.names };
         let survives = |inode: &Inode| {
@@ -169,7 +169,7 @@ impl Disk {
         names.iter().map(|(name, inode)| (name.clone(), survives(&self.inodes[*inode]))).collect()
     }
 
-    /// All that can be there, each once.
+    /// All possible contents, each once.
     pub(crate) fn all_after(&self) -> Vec<(Loss, Files)> {
         let mut seen = BTreeSet::new();
         Loss::ALL
@@ -188,14 +188,14 @@ fn lossy(bytes: &[u8]) -> String {
 struct Call {
     name: String,
     text: String,
-    /// The file descriptor that comes first, with its path.
+    /// The first file descriptor, with its path.
     fd: Option<(u32, String)>,
     strings: Vec<Vec<u8>>,
     result: Option<u32>,
 }
 
 impl Call {
-    /// None for what has failed.
+    /// None for a failed call.
     fn parse(line: &str) -> Option<Call> {
         let (name, rest) = line.split_once('(')?;
         let name = name.rsplit(' ').next()?.to_owned();
@@ -211,7 +211,7 @@ impl Call {
         Some(Call { name, text: arguments.to_owned(), fd, strings, result })
     }
 
-    /// The argument at `index`, a number.
+    /// The numeric argument at `index`.
     fn plain(&self, index: usize) -> Option<usize> {
         self.text.trim_end_matches(')').split(", ").nth(index)?.parse().ok()
     }
@@ -241,7 +241,7 @@ fn unsynced_writes_are_lost_on_power_loss() {
     assert_eq!(disk.after(Loss::Everything)["log"], b"one\n", "the name was not synced");
     disk.take(&format!("fsync(5<{}>) = 0", hex("/f")));
     assert_eq!(disk.after(Loss::Everything)["log"], b"new\n");
-    // The same by names that count from an open directory.
+    // The same with names relative to an open directory.
     let (dir, log, fresh) = (hex("/f"), hex("log"), hex("log.new"));
     disk.take(&format!("openat(6<{dir}>, \"{fresh}\", O_RDWR|O_CREAT|O_EXCL) = 7<{}>", hex("/f/log.new")));
     disk.take(&format!("write(7<{}>, \"{}\", 2) = 2", hex("/f/log.new"), hex("2\n")));

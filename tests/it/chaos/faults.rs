@@ -1,14 +1,14 @@
-//! What is done to a push, and at which point of it.
+//! The faults of a push, and the points where they happen.
 
 use super::rng::Rng;
 use crate::support::World;
 use std::fs;
 
-/// Where a push is when a fault strikes it. At each of these a hook of the server looks for an order that
-/// names the commit which is being pushed.
+/// The point of a push where a fault happens. At each of these a hook of the server looks for an instruction that
+/// names the pushed commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// In a pre-receive hook that ran before the gate was installed, and is now its first child.
+    /// In a pre-receive hook that was installed before the gate, and is now its first child.
     BeforeGate,
     /// Between the gate and the refs.
     Update,
@@ -32,7 +32,7 @@ impl Point {
     }
 }
 
-/// What happens there.
+/// The fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deed {
     StopReceivePack,
@@ -40,9 +40,9 @@ pub(crate) enum Deed {
     StopHook,
     KillHook,
     StopClient,
-    /// The client goes away in the middle of its push: the connection is cut.
+    /// The client disconnects in the middle of its push.
     KillClient,
-    /// The hook takes its time.
+    /// The hook is slow.
     Slow,
 }
 
@@ -59,10 +59,10 @@ impl Deed {
         }
     }
 
-    /// What does it, in a hook whose shell knows the pids.
+    /// The shell code of the fault, in a hook that knows the pids.
     fn script(self, millis: u64) -> String {
         let seconds = format!("{}.{:03}", millis / 1000, millis % 1000);
-        // Whoever stops somebody also wakes them up again; what it leaves behind holds no pipe open.
+        // The process that stops another one also continues it; it keeps no pipe open.
         let stop = |whom: &str| {
             format!("(sleep {seconds}; kill -CONT {whom}) </dev/null >/dev/null 2>&1 5>&- &\nkill -STOP {whom}")
         };
@@ -78,7 +78,7 @@ impl Deed {
     }
 }
 
-/// A fault that is planned for a push.
+/// A planned fault of a push.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order {
     pub(crate) point: Point,
@@ -118,7 +118,7 @@ impl Order {
         Some(Order { point, deed, millis: rng.between(20, 600) })
     }
 
-    /// Leaves it where the hooks of the server find it.
+    /// Writes it where the hooks of the server find it.
     pub(crate) fn leave(&self, world: &World, commit: &str) {
         let Order { point, deed, millis } = *self;
         let dir = world.server().join("orders");
@@ -128,7 +128,7 @@ impl Order {
     }
 }
 
-/// Carries out an order that is left for `$1` and one of the words after it. Each is carried out once.
+/// Executes an instruction for `$1` and one of the words after it. Each is executed once.
 ///
 /// `receive_pack` is the nearest ancestor of that name; the client is its parent.
 const OBEY: &str = r#"
@@ -151,10 +151,10 @@ obey() {
 }
 "#;
 
-/// Undoes a push for a part of all pushes, as merge queues and mirrors do: `$1` to `$3` are a line of post-receive's.
+/// Undoes some of the pushes, as merge queues and mirrors do: `$1` to `$3` are a line of post-receive.
 ///
-/// Which part is decided by the commit, or by the name of what was deleted, so that a seed repeats. A ref is taken
-/// only from where this very push has moved it: what another push has moved is not touched, whatever became of it.
+/// The commit, or the name of the deleted ref, decides which ones, so that a seed is reproducible. A ref is changed
+/// only from the value that this push has set: a ref that another push has moved is not touched in any case.
 const UNDO: &str = r#"
 put_back() {
     done=$1; shift
@@ -170,7 +170,7 @@ undo() {
 }
 "#;
 
-/// Makes the server write down which refs move, carry out orders and undo pushes. Before the gate is installed.
+/// Makes the server record ref updates, execute instructions and undo pushes. Call it before installing the gate.
 pub(crate) fn listen(world: &World, before_gate: bool) {
     fs::create_dir(world.server().join("orders")).unwrap();
     let hook = |name: &str, body: &str| world.write_hook(name, &format!("{OBEY}{body}"));
@@ -186,9 +186,9 @@ pub(crate) fn listen(world: &World, before_gate: bool) {
              echo \"$lines\" | while read -r old new ref; do undo $old $new \"$ref\"; done; exit 0"
         ),
     );
-    // With the refs locked: what is about to move, and what all refs are at. One write of one block, so
-    // that blocks of different pushes do not mix. Whoever puts refs back says so in its environment. Where a part of the
-    // hook is killed nothing may move: it would not be written down.
+    // With the refs locked: the planned updates and the values of all refs. One write of one block, so
+    // that blocks of different pushes do not mix. A process that resets refs says so in its environment. If any part
+    // of the hook is killed, nothing may move, because it would not be recorded.
     hook(
         "reference-transaction",
         "case $1 in prepared|committed) ;; *) exit 0;; esac\n\

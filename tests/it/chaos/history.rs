@@ -1,4 +1,4 @@
-//! What happened, read from what git, the gate and the clients have left behind.
+//! The history of a run, read from the traces that git, the gate and the clients have left.
 
 use super::{
     checker::{Decision, History, Move, Planned, PutBack, Settled},
@@ -12,17 +12,17 @@ use std::{
 
 const LEASE: &str = "refs/fence/leased/lease";
 
-/// What was about to move in one transaction, and what all refs were at.
+/// The planned updates of one transaction, and the values of all refs.
 #[derive(Debug, Default)]
 struct Transaction {
     /// Not a push: a local writer, or a hook that undoes one.
     puts_back: bool,
-    /// What git had locked and was about to update, with the old values verified.
+    /// The updates that git had locked, with the old values verified.
     planned: Vec<Planned>,
     seen: BTreeMap<String, String>,
 }
 
-/// Nothing, where git says it with zeros.
+/// None if git writes zeros.
 fn id(word: &str) -> String {
     if word.bytes().all(|b| b == b'0') { String::new() } else { word.to_owned() }
 }
@@ -52,18 +52,18 @@ fn transactions(world: &World) -> Vec<Transaction> {
     found
 }
 
-/// The refs that did move. Every value belongs to one push, so a ref was at a value if it is there in the end, or
-/// if git found it there when it locked the ref for the next one, be that a push or somebody who puts it back. Who puts
-/// refs back makes no new values.
+/// The refs that did move. Every value belongs to one push, so a ref had a value if it has it at the end, or
+/// if git found it when it locked the ref for the next update, by a push or by a reset. A reset
+/// creates no new values.
 fn moved(transactions: &[Transaction], last: &BTreeMap<String, String>) -> HashSet<(String, String)> {
     let all = || transactions.iter().flat_map(|transaction| &transaction.planned);
-    // Git announces a deletion for packed-refs too, from nothing to nothing: that says nothing of the ref.
+    // Git announces a deletion for packed-refs too, from nothing to nothing: that says nothing about the ref.
     let found = all().filter(|planned| !planned.old.is_empty());
     let mut were: HashSet<(String, String)> =
         found.map(|planned| (planned.name.clone(), planned.old.clone())).collect();
     were.extend(last.iter().map(|(name, value)| (name.clone(), value.clone())));
-    // What is deleted stays deleted, for each of these names belongs to one push; or a hook undid it, which creates the
-    // ref only where git finds none.
+    // A deleted ref stays deleted, because each of these names belongs to one push; or a hook undid it, which creates
+    // the ref only if git finds none.
     let of_kind = |puts_back: bool| {
         transactions.iter().filter(move |transaction| transaction.puts_back == puts_back).flat_map(|t| &t.planned)
     };
@@ -73,7 +73,7 @@ fn moved(transactions: &[Transaction], last: &BTreeMap<String, String>) -> HashS
     were
 }
 
-/// The first transaction that found a ref at a value: whoever moved it there had done so by then.
+/// The first transaction that found a ref with a value: the move was complete by then.
 fn first_seen(transactions: &[Transaction]) -> BTreeMap<(String, String), usize> {
     let mut first = BTreeMap::new();
     for (at, Transaction { planned, seen, .. }) in transactions.iter().enumerate() {
@@ -99,7 +99,7 @@ fn refs(world: &World) -> BTreeMap<String, String> {
     listed.lines().filter_map(|line| line.split_once(' ')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect()
 }
 
-/// The number of the push that a ref update belongs to: by its commit, or by the name that it deletes.
+/// The number of the push that a ref update belongs to: by its commit, or by the name of the deleted ref.
 fn push_of(commits: &BTreeMap<String, u64>, name: &str, new: &str) -> Option<u64> {
     match name.strip_prefix("refs/heads/gone/") {
         Some(id) => id.parse().ok(),
@@ -107,7 +107,7 @@ fn push_of(commits: &BTreeMap<String, u64>, name: &str, new: &str) -> Option<u64
     }
 }
 
-/// Reads it all.
+/// Reads everything.
 pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
     let world = field.world;
     let commits = field.commits.lock().unwrap();
@@ -131,13 +131,13 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
             }
             let Some(push) = push_of(&commits, &planned.name, &planned.new) else { continue };
             let is_leased = planned.name.starts_with("refs/heads/leased/");
-            // Under a lease the token is the one at which this very transaction found the lease.
+            // Under a lease the token is the one that this transaction found in the lease.
             let held = transaction.planned.iter().find(|with| with.name == LEASE);
             let token = match is_leased {
                 true => held.and_then(|held| lease_tokens.get(&held.old)).copied().unwrap_or(0),
                 false => raw_tokens[&push],
             };
-            // One update may be announced more than once, and be tried again: the last is the one that was made.
+            // One update may be announced more than once, and be retried: the last one was made.
             moves.retain(|m| m.push != push || m.name != planned.name);
             moves.push(Move {
                 push,
@@ -163,7 +163,7 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
     History { pushes, moves, first_seen, put_back, log, marks, lease }
 }
 
-/// The values to which pushes have moved refs as far as the log says so now. A line that is just being written is left out.
+/// The values that pushes have set according to the log so far. A line that is being written is left out.
 pub(crate) fn landed_on_record(world: &World) -> HashSet<String> {
     let log = fs::read_to_string(world.fence_file("audit.jsonl")).unwrap_or_default();
     let lines: Vec<serde_json::Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -174,7 +174,7 @@ pub(crate) fn landed_on_record(world: &World) -> HashSet<String> {
     pushes.flat_map(planned_in).map(|planned| planned.new).filter(|new| !new.is_empty()).collect()
 }
 
-/// The refs that a line names, with what the gate found them at.
+/// The refs of a line, with the values that the gate read.
 fn planned_in(line: &serde_json::Value) -> Vec<Planned> {
     let refs = line["refs"].as_array().into_iter().flatten();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();

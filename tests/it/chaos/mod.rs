@@ -1,5 +1,5 @@
 //! Faults on the real thing: real git, the real hook, the real client, and processes that are stopped, killed
-//! and cut off while they push. What happened is then read and checked: docs/proof.md says what for.
+//! and disconnected while they push. The history is then read and checked; docs/proof.md describes the rules.
 
 mod checker;
 mod disk;
@@ -27,18 +27,18 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-/// What the faults strike.
+/// The hook under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guard {
-    /// git-fence, as `install` puts it there.
+    /// git-fence, installed by `install`.
     Fence,
-    /// The same with a post-receive that only claims to be its companion: a push is settled when the next one comes.
+    /// The same with a post-receive that only claims to be its companion: the next push settles a push.
     WithoutCompanion,
     /// `fixtures/naive-hook.sh`.
     Naive,
 }
 
-/// A run: its counts, and what it found.
+/// A run: its counts and its violations.
 struct Report {
     seed: u64,
     history: History,
@@ -86,7 +86,7 @@ impl Report {
     }
 }
 
-/// Pushes from six sides at once, under faults, and checks what came of it.
+/// Six pushers push at once, under faults; the history is checked.
 fn run(guard: Guard, seed: u64, pushes: u64) -> Report {
     let git = any_git();
     println!("GIT_FENCE_SEED={seed} GIT_FENCE_PUSHES={pushes} git {}.{}", git.version.0, git.version.1);
@@ -131,7 +131,7 @@ fn run(guard: Guard, seed: u64, pushes: u64) -> Report {
         ended.into_iter().for_each(|pusher| pusher.unwrap());
         janitor
     });
-    // What was cut off from its client may still be on its way.
+    // A push that lost its client may still be in flight.
     wait_until("all is quiet", || processes::below(&world.path(".")).is_empty());
     println!("{} ref locks of killed processes were removed", janitor.removed);
     if has_log {
@@ -151,7 +151,7 @@ fn run(guard: Guard, seed: u64, pushes: u64) -> Report {
     report
 }
 
-/// Leaves what a history was read from where somebody can look at it.
+/// Keeps the evidence of a history for inspection.
 fn keep(world: &World, seed: u64) {
     let kept = std::env::temp_dir().join(format!("git-fence-chaos-{seed}"));
     let _ = fs::remove_dir_all(&kept);
@@ -162,14 +162,14 @@ fn keep(world: &World, seed: u64) {
     println!("what it was read from is kept in {}", kept.display());
 }
 
-/// Two more pushes that nobody disturbs: they settle what is left on both fences, and the log is whole.
+/// Two more pushes without faults: they settle the rest on both fences, and the log is intact.
 fn settle(world: &World) {
     let mut janitor = processes::Janitor::default();
     wait_until("no lock of a dead process is left", || {
         janitor.sweep(&world.path("."));
         janitor.is_clean()
     });
-    // Too old by far, and decided under the lock like any other: nothing moves, and what is over is settled.
+    // Far too old, and decided under the lock like any other: nothing moves, and pushes that are over are settled.
     for refspec in ["HEAD:refs/heads/raw/last", "HEAD:refs/heads/leased/last"] {
         world.push(&[refspec], &["fence-token=1", "fence-token=leased:1"]).assert_refused("FENCE-STALE");
     }
@@ -193,7 +193,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// The seed that was asked for, or one that nobody has had before.
+/// The given seed, or a new one.
 fn seed() -> u64 {
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64 % 1_000_000_007;
     number("GIT_FENCE_SEED").unwrap_or_else(now)
@@ -204,14 +204,14 @@ fn two_hundred_pushes_under_faults_break_no_promise() {
     assert_nothing_violated(&run(Guard::Fence, seed(), 200));
 }
 
-/// The long run: `cargo test --test it chaos::the_long_run -- --ignored --nocapture`.
+/// The long run: `cargo test --test it chaos::long_run -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes: 2,000 pushes, or as many as GIT_FENCE_PUSHES says"]
 fn long_run_breaks_no_promise() {
     assert_nothing_violated(&run(Guard::Fence, seed(), number("GIT_FENCE_PUSHES").unwrap_or(2000)));
 }
 
-/// The same faults, the same checker, and a gate that lets the lock go before the refs move.
+/// The same faults, the same checker, and a gate that releases the lock before the refs move.
 #[test]
 fn naive_hook_breaks_promises_under_the_same_faults() {
     let report = run(Guard::Naive, seed(), 120);
@@ -219,8 +219,8 @@ fn naive_hook_breaks_promises_under_the_same_faults() {
     assert!(report.has("nothing stale after newer"), "the checker cannot see the window");
 }
 
-/// The same again, and the gate settles a push when the next one comes: what was put back meanwhile has not moved for it.
-/// For a token to come back, an older push must be the next to land: in most runs one is.
+/// The same, with a gate where the next push settles a push: it does not see that a ref had moved and was reset.
+/// For a token to be revived, an older push must be the next to land: this happens in most runs.
 #[test]
 fn gate_without_companion_breaks_promises_under_the_same_faults() {
     let seed = seed();

@@ -1,4 +1,4 @@
-//! Faults that strike at random: whoever happens to be there, wherever it happens to be.
+//! Random faults: they hit any process, at any point.
 
 use super::{
     processes::{self, Janitor, Kind},
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A small file system for the fence alone, where that can be had.
+/// A small separate file system for the fence, if possible.
 pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -36,7 +36,7 @@ impl SmallDisk {
         Some(SmallDisk(fence))
     }
 
-    /// Nothing more fits, for a while.
+    /// The disk is full for a while.
     fn fill(&self, time: Duration) {
         let filler = self.0.join("filler");
         if let Ok(mut file) = fs::File::create(&filler) {
@@ -53,10 +53,10 @@ impl Drop for SmallDisk {
     }
 }
 
-/// After so many pushes the server is restarted.
+/// The server is restarted after that many pushes.
 const RESTART_EVERY: u64 = 60;
 
-/// Strikes until the pushes are over.
+/// Injects faults until the pushes are over.
 pub(crate) fn strike(field: &Field<'_>, disk: Option<&SmallDisk>, over: &AtomicBool) -> Janitor {
     let mut rng = Rng::new(field.seed, 1000);
     let mut janitor = Janitor::default();
@@ -117,14 +117,14 @@ fn wake(pid: u32) {
     let _ = try_signal(pid, "CONT");
 }
 
-/// The server goes down with all that is on its way, and comes up again.
+/// The server goes down with everything in flight, and comes up again.
 fn restart(field: &Field<'_>, asleep: &mut Vec<(u32, Instant)>, janitor: &mut Janitor) {
     let dir = field.world.path(".");
     for process in processes::below(&dir).into_iter().filter(|process| process.of_server) {
         try_signal(process.pid, "KILL");
     }
     asleep.drain(..).for_each(|(pid, _)| wake(pid));
-    // Nobody comes in until everybody who was there has gone.
+    // No process starts until all existing ones are gone.
     let _closed = field.door.write().unwrap();
     janitor.sweep(&dir);
     field.count("restart of the server");

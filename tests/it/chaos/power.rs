@@ -1,5 +1,5 @@
-//! The power goes at each write of a push: what was not synced is gone, cut in half, or zeros. Then the machine
-//! comes up again, and the fence must still know what it has promised.
+//! The power fails at each write of a push: unsynced data is lost, cut in half, or zeros. Then the machine
+//! restarts, and the fence must keep its promises.
 
 use super::disk::{Disk, Files, Loss};
 use crate::{
@@ -17,24 +17,24 @@ use std::{
     process::Command,
 };
 
-/// A push whose writes are looked at one by one.
+/// A push whose writes are examined one by one.
 #[derive(Debug, Clone, Copy)]
 enum Scene {
     /// After a landed push and some refusals, which are not synced.
     OfOneRef,
-    /// Its list of refs does not fit into a line, and has a file of its own.
+    /// Its ref list does not fit in a line, and has a separate file.
     OfManyRefs,
-    /// The push before had such a file: it is settled, and the file goes.
+    /// The previous push had such a file: it is settled, and the file is removed.
     AfterOneOfManyRefs,
-    /// The log has become so long that a checkpoint is written.
+    /// The log is so long that a checkpoint is written.
     WithCheckpoint,
-    /// Of many refs, and the log becomes so long when it is settled.
+    /// With many refs, and the settling line makes a checkpoint due.
     SettledWithCheckpoint,
-    /// The log cannot grow when it is settled, and word is left with the lock.
+    /// The log cannot grow when it is settled, and git's report is kept in the mutex file.
     SettledWithoutRoom,
 }
 
-/// Whose writes are looked at.
+/// The process whose writes are examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Gate,
@@ -50,7 +50,7 @@ fn many(world: &World, count: u64, token: u64) -> Pushed {
 }
 
 impl Scene {
-    /// What goes before; the token that was used last.
+    /// Prepares the repository; returns the last used token.
     fn prepare(self, world: &World) -> u64 {
         world.push_token("main", "5").assert_landed();
         world.push_token("main", "3").assert_refused("FENCE-STALE");
@@ -93,7 +93,7 @@ impl Scene {
     }
 }
 
-/// Fills the log with refusals until a push like the last one makes a checkpoint due, by the line that settles it.
+/// Fills the log with refusals until the settling line of a push like the last one makes a checkpoint due.
 fn fill_up_to_a_checkpoint(world: &World) {
     let log = || fs::read_to_string(world.fence_file("audit.jsonl")).unwrap();
     let length_of = |event: &str| {
@@ -115,7 +115,7 @@ fn fill_up_to_a_checkpoint(world: &World) {
     assert!((CHECKPOINT_EVERY - settled + 20..CHECKPOINT_EVERY - 20).contains(&length), "{length}");
 }
 
-/// So long a log gets before a checkpoint is written.
+/// The length of the log at which a checkpoint is written.
 const CHECKPOINT_EVERY: usize = 32 * 1024;
 
 fn files_in(dir: &Path) -> Files {
@@ -128,7 +128,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
 }
 
-/// Puts `files` in the place of the fence's, beside the refs of `refs`, and boots.
+/// Replaces the fence's files by `files`, with the refs of `refs`, and reboots.
 fn come_up(world: &World, refs: &Path, files: &Files) {
     copy(refs, &world.server());
     let fence = world.server().join("fence");
@@ -144,7 +144,7 @@ fn witness_in(files: &Files) -> Option<serde_json::Value> {
     serde_json::from_slice(files["mutex"].split(|b| *b == b'\n').next()?).ok()
 }
 
-/// Whether these files say that the push with `token` has landed: a whole line does, or word that was left with the lock.
+/// Whether these files record that the push with `token` has landed: in a complete line, or in the report in the mutex.
 fn has_word_of(files: &Files, token: u64) -> bool {
     let lines = files["audit.jsonl"].split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
     let mut lines = lines.filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
@@ -152,18 +152,18 @@ fn has_word_of(files: &Files, token: u64) -> bool {
     is_settled || witness_in(files).is_some_and(|witness| witness["unwritten"].is_array())
 }
 
-/// The push with `token` was on its way when the power went. Says what is broken, if anything is.
+/// The push with `token` was in flight when the power failed. Returns what is broken, if anything.
 fn check(world: &World, token: u64, accepted: bool, moved: bool) -> Result<(), String> {
     let broken = |pushed: &Pushed| match pushed.code().as_deref() {
         Some("FENCE-BROKEN") => Err(pushed.text.clone()),
         _ => Ok(()),
     };
-    // What has moved refs is never admitted again.
+    // A push that has moved refs is never admitted again.
     let old = if moved { token } else { token - 1 };
     let again = world.push_token("again", &old.to_string());
     broken(&again)?;
     again.assert_refused("FENCE-STALE");
-    // The record of a push that was let through is there, and says what became of it.
+    // The record of an accepted push exists, and contains its result.
     let on_record = |event: &str| {
         let lines = world.events(event);
         lines.into_iter().find(|line| line["token"] == token)
@@ -179,7 +179,7 @@ fn check(world: &World, token: u64, accepted: bool, moved: bool) -> Result<(), S
     Ok(())
 }
 
-/// Puts gate and companion under strace; the files into which their calls are written.
+/// Runs gate and companion under strace; returns the files with their traces.
 fn watch(world: &World, scene: Scene) -> [PathBuf; 2] {
     let traces = [world.path("trace-of-gate"), world.path("trace-of-companion")];
     let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));
@@ -194,7 +194,7 @@ fn watch(world: &World, scene: Scene) -> [PathBuf; 2] {
     traces
 }
 
-/// What can be on the disk after each write of `writer`, and whether the push had been let through by then.
+/// The possible disk states after each write of `writer`, and whether the push had been accepted by then.
 fn states_of(disk: &mut Disk, writer: Writer, [gate, companion]: &[String; 2]) -> (usize, Vec<(bool, Loss, Files)>) {
     let (mut states, mut calls) = (Vec::new(), 0);
     let mut all_of = |disk: &Disk, accepted: bool| {
@@ -223,7 +223,7 @@ fn the_power_goes_during(scene: Scene, writer: Writer) {
     }
     let world = World::new(&any_git());
     if writer == Writer::Gate {
-        // What is on the disk while git moves the refs, and nobody has given word of it.
+        // The disk state while git moves the refs, before git's report.
         world.companion_never_runs();
     }
     let token = scene.prepare(&world) + 1;
@@ -263,7 +263,7 @@ fn the_power_goes_during(scene: Scene, writer: Writer) {
                 continue;
             }
             come_up(&world, if moved { &after } else { &before }, &files);
-            // What is on record as landed stays spent, though git's refs are gone with the power.
+            // A recorded landing stays spent, even if git's refs were lost.
             let checked = check(&world, token, accepted, moved || has_word);
             assert!(
                 checked.is_ok(),
@@ -302,7 +302,7 @@ fn power_loss_may_lose_or_corrupt_a_checkpoint() {
     the_power_goes_during(Scene::WithCheckpoint, Writer::Gate);
 }
 
-/// The companion syncs nothing of its own: what is lost is settled by the refs that survive.
+/// The companion syncs nothing itself: lost lines are settled from the surviving refs.
 #[test]
 fn power_loss_may_lose_lines_of_the_companion() {
     the_power_goes_during(Scene::OfOneRef, Writer::Companion);

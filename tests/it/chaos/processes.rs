@@ -1,4 +1,4 @@
-//! Which processes belong to a test: those that work below its directory, and no others.
+//! The processes of a test: those that work below its directory, and no others.
 
 use crate::support::text;
 use std::{
@@ -13,14 +13,14 @@ use std::{
 pub(crate) enum Kind {
     ReceivePack,
     Hook,
-    /// A `git push` or what it has started on its side, other than a heartbeat's.
+    /// A `git push` or its children on the client side, except for a heartbeat's.
     Client,
     /// The push of a heartbeat.
     Heartbeat,
     /// `git fence run`.
     Run,
     Keeper,
-    /// `git update-ref`: somebody on the server who writes refs without a push.
+    /// `git update-ref`: a local writer on the server.
     Writer,
     /// A shell of a hook, a sleep, a command under a lease.
     Other,
@@ -34,7 +34,7 @@ pub(crate) struct Process {
     pub(crate) of_server: bool,
 }
 
-/// All processes that work below `dir`, or name it.
+/// All processes that work below `dir`, or have it in their arguments.
 pub(crate) fn below(dir: &Path) -> Vec<Process> {
     let dir = dir.canonicalize().unwrap();
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -70,8 +70,8 @@ fn look_at(pid: u32, dir: &Path) -> Option<Process> {
 
 /// Removes ref locks whose owners have been killed, as an operator would.
 ///
-/// Whoever made a lock was alive then: it is gone, or among the receive-packs and local writers that live when the
-/// lock is first seen. When none of those is left, the lock is nobody's.
+/// The owner of a lock was alive when it created the lock: it is gone, or among the receive-packs and local writers
+/// that are alive when the lock is first seen. When none of those is left, the lock has no owner.
 #[derive(Default)]
 pub(crate) struct Janitor {
     seen: HashMap<(PathBuf, u64, SystemTime), BTreeSet<u32>>,
@@ -80,7 +80,7 @@ pub(crate) struct Janitor {
 
 impl Janitor {
     pub(crate) fn sweep(&mut self, dir: &Path) {
-        // First the locks, then the living: the other way round, an owner could have come in between.
+        // First the locks, then the processes: in the other order, an owner could appear in between.
         let locks = locks_in(&dir.join("server.git"));
         let living = below(dir).into_iter().filter(|p| matches!(p.kind, Kind::ReceivePack | Kind::Writer));
         let living: BTreeSet<u32> = living.map(|process| process.pid).collect();
@@ -96,7 +96,7 @@ impl Janitor {
 }
 
 impl Janitor {
-    /// Whether the last look found no lock at all.
+    /// Whether the last scan found no lock at all.
     pub(crate) fn is_clean(&self) -> bool {
         self.seen.is_empty()
     }

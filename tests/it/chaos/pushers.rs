@@ -1,5 +1,5 @@
-//! Who pushes: some with numbers of their own, some under a lease. Each push has a commit of its own, so that
-//! the value of a ref names the push that moved it there.
+//! The pushers: some with own tokens, some under a lease. Each push has its own commit, so that
+//! the value of a ref identifies the push that moved it there.
 
 use super::{
     checker::{Push, Told},
@@ -21,39 +21,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// No push may take longer, whatever happens to it.
+/// No push may take longer, whatever its faults.
 const FAR_TOO_LONG: Duration = Duration::from_secs(90);
 
-/// Whether those with tokens of their own push all at once.
+/// Whether the pushers with own tokens push all at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Now and then only one of them does.
+    /// Sometimes only one of them pushes.
     QuietHours,
-    /// Only one of them does.
+    /// Only one of them pushes.
     Quiet,
 }
 
-/// What all pushers share.
+/// The shared state of all pushers.
 pub(crate) struct Field<'w> {
     pub(crate) world: &'w World,
     pub(crate) seed: u64,
-    /// How many pushes are to be made in all, and so many refs there are to delete.
+    /// The total number of pushes, which is also the number of refs to delete.
     asked_for: u64,
-    /// How many pushes are still to be made.
+    /// The number of pushes that are left.
     pub(crate) left: AtomicU64,
     next_id: AtomicU64,
     token: AtomicU64,
-    /// The token of the push that was told last that it had landed.
+    /// The token of the last push whose client was told that it landed.
     landed: AtomicU64,
     pace: Pace,
-    /// Held for reading while a push is on its way, for writing while everything is restarted.
+    /// Held for reading during a push, for writing during a restart of everything.
     pub(crate) door: RwLock<()>,
     pub(crate) pushes: Mutex<Vec<Push>>,
     /// Commits, and the pushes they belong to.
     pub(crate) commits: Mutex<BTreeMap<String, u64>>,
-    /// The tokens of the pushes that bring their own.
+    /// The tokens of the pushes with own tokens.
     pub(crate) tokens: Mutex<BTreeMap<u64, u64>>,
-    /// Faults that are not on the server's own list.
+    /// Faults that are not planned on the server.
     pub(crate) faults: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -77,7 +77,7 @@ impl<'w> Field<'w> {
         }
     }
 
-    /// One of the pushes that are left.
+    /// Takes one of the pushes that are left.
     fn take(&self) -> Option<u64> {
         let left = |left: u64| left.checked_sub(1);
         self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).ok()?;
@@ -101,7 +101,7 @@ impl<'w> Field<'w> {
         self.world.path("said").join(name)
     }
 
-    /// Runs a command to its end, and gives what it said. What it starts may go on without it.
+    /// Runs a command to its end, and returns its output. Processes that it started may outlive it.
     fn run(&self, command: &mut Command, name: &str) -> (ExitStatus, String) {
         let (out, err) = (self.said(&format!("{name}.out")), self.said(&format!("{name}.err")));
         command.stdout(fs::File::create(&out).unwrap()).stderr(fs::File::create(&err).unwrap()).stdin(Stdio::null());
@@ -125,13 +125,13 @@ impl<'w> Field<'w> {
         self.pushes.lock().unwrap().push(push);
     }
 
-    /// Whoever waits for a push looks at its refs again and again, and so records by itself what was put back. Where
-    /// nobody waits, only the companion does.
+    /// A waiting push reads the refs of the push in flight repeatedly, and so records resets by itself. If no push
+    /// waits, only the companion does.
     fn is_quiet(&self) -> bool {
         self.pace == Pace::Quiet || self.next_id.load(Ordering::SeqCst) / 10 % 4 == 3
     }
 
-    /// Pushes with tokens out of the air until none are left.
+    /// Pushes with own tokens until no push is left.
     pub(crate) fn push_raw(&self, lane: u64) {
         let mut rng = Rng::new(self.seed, lane);
         loop {
@@ -148,7 +148,7 @@ impl<'w> Field<'w> {
     fn one_raw(&self, id: u64, rng: &mut Rng) {
         let commit = self.commit("work", id);
         let order = Order::draw(rng);
-        // Most are the newest; some come late, some carry a number that is taken, some the one that landed last.
+        // Most are the newest; some are late, some already used, some are the one that landed last.
         let newest = self.token.fetch_add(rng.between(1, 3), Ordering::SeqCst) + 1;
         let token = match rng.between(0, 20) {
             0..5 => newest.saturating_sub(rng.between(0, 12)).max(1),
@@ -159,13 +159,13 @@ impl<'w> Field<'w> {
         self.tokens.lock().unwrap().insert(id, token);
         let branch = |rng: &mut Rng| format!("refs/heads/raw/{}", rng.pick(&["a", "b", "c", "d", "e"]));
         let forced = |name: &str| (format!("+{commit}:{name}"), name.to_owned());
-        // Not many names in all: each transaction writes down where all of them are, in one write.
+        // Few names in all: each transaction records the values of all of them, in one write.
         let own = format!("refs/heads/raw/own-{}", id % 16);
         let refs = match rng.between(0, 12) {
             0 => vec![forced("refs/heads/raw/declined")],
             1 => vec![forced("refs/heads/raw/declined"), forced(&own)],
             2 => vec![forced(&own), forced("refs/heads/raw/f"), forced(&branch(rng))],
-            // Not forced: where the branch is there already, this is no fast-forward.
+            // Not forced: if the branch exists, this is not a fast-forward.
             3 => vec![branch(rng)].into_iter().map(|name| (format!("{commit}:{name}"), name)).collect(),
             4 | 5 if id > self.asked_for => vec![forced(&own)],
             4 => vec![(format!(":refs/heads/gone/{id}"), format!("refs/heads/gone/{id}")), forced(&branch(rng))],
@@ -182,7 +182,7 @@ impl<'w> Field<'w> {
         if atomic {
             command.arg("--atomic");
         }
-        // No file may grow beyond 4 kB: there is no room in a log that has more than that.
+        // No file may grow beyond 4 kB: a longer log cannot grow.
         let log = fs::metadata(self.world.fence_file("audit.jsonl")).map_or(0, |log| log.len());
         let no_room = rng.one_in(25) && log > 8 * 512;
         if no_room {
@@ -213,7 +213,7 @@ impl<'w> Field<'w> {
         }
     }
 
-    /// A run with several pushes in it; tried until the lease is ours.
+    /// A run with several pushes in it; repeated until it gets the lease.
     fn one_lease(&self, agent: &Agent<'_>, ids: &[u64], rng: &mut Rng) {
         let mut script = String::new();
         let mut planned = Vec::new();
@@ -238,7 +238,7 @@ impl<'w> Field<'w> {
             let _open = self.door.read().unwrap();
             let mut run = agent.run(&["--fence", "leased", "--ttl", "4s", "--if-held", "skip", "-E", "99"], &script);
             self.run(&mut run, &format!("run-{}", ids[0]));
-            // Somebody else has it, or was killed with it and it must expire first, or we were killed too soon.
+            // Another agent has it, or was killed with it and it must expire first, or this one was killed too early.
             let has_begun = self.said(&format!("{}.out", ids[0])).exists();
             if has_begun || patient.elapsed() > FAR_TOO_LONG {
                 break;
@@ -248,7 +248,7 @@ impl<'w> Field<'w> {
         for (id, name, push, order) in planned {
             let file = self.said(&id.to_string()).display().to_string();
             if !Path::new(&format!("{file}.out")).exists() {
-                // The run was over before this one's turn came: it is no push, and another is made for it.
+                // The run was over before this push's turn: it does not count, and another one is made.
                 self.left.fetch_add(1, Ordering::SeqCst);
                 continue;
             }
@@ -259,7 +259,7 @@ impl<'w> Field<'w> {
                 _ if said.contains("is not where it was to go") => Told::NotThere,
                 _ if push.contains("porcelain") => told_in(&name, &said),
                 "0" => Told::Landed,
-                // A push that failed says that it was refused, or that nobody knows.
+                // A failed push says that it was refused, or that the outcome is unknown.
                 "1" | "11" | "75" => Told::Refused,
                 _ => Told::Nothing,
             };
@@ -269,7 +269,7 @@ impl<'w> Field<'w> {
     }
 }
 
-/// What `git push --porcelain` said of a ref. A client that was killed has said nothing.
+/// What `git push --porcelain` reports about a ref. A client that was killed has reported nothing.
 fn told_of(name: &str, status: ExitStatus, said: &str) -> Told {
     match status.signal() {
         Some(_) => Told::Nothing,
@@ -292,7 +292,7 @@ fn told_in(name: &str, said: &str) -> Told {
     }
 }
 
-/// The code in the line for programs.
+/// The code in the JSON line.
 fn code_in(said: &str) -> Option<String> {
     let json = said.lines().find_map(|line| line.strip_prefix("remote: fence: "))?;
     let verdict: serde_json::Value = serde_json::from_str(json.trim_end()).ok()?;

@@ -1,12 +1,12 @@
-//! Chance that can be had again: xorshift64*, from a seed that is printed.
+//! Reproducible random numbers: xorshift64*, from a seed that is printed.
 
-/// A stream of numbers that its seed decides.
+/// A stream of numbers, determined by its seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// Streams with different `lane`s of one seed are independent of each other: each pusher has its own, so
-    /// that what one draws does not depend on how fast another is.
+    /// Streams with different `lane`s of one seed are independent: each pusher has its own, so
+    /// that its numbers do not depend on the speed of another.
     pub(crate) fn new(seed: u64, lane: u64) -> Rng {
         let mut rng = Rng((seed ^ lane.wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1));
         for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! The checker itself, on histories made by hand: each rule is broken once, and seen to be.
+//! Tests of the checker, on handmade histories: each rule is broken once, and the checker detects it.
 
 use super::checker::{Decision, History, Move, Planned, Push, PutBack, Settled, Told, Violation, check};
 
@@ -31,7 +31,7 @@ fn settled(accepted: u64, moved: usize) -> Settled {
     Settled { accepted, token: 0, moved, spent, is_end: true, is_gits_word: true }
 }
 
-/// Pushes 1 and 2 land with tokens 5 and 6; 3 comes with 5 and is refused.
+/// Pushes 1 and 2 land with tokens 5 and 6; push 3 has token 5 and is refused.
 fn good() -> History {
     let stale = Decision { seq: 5, push: 3, code: Some("FENCE-STALE".to_owned()), planned: vec![] };
     let accepted = |seq, push| Decision { seq, push, code: None, planned: vec![] };
@@ -45,7 +45,7 @@ fn good() -> History {
     }
 }
 
-/// What the checker says when the good history is changed by `change`.
+/// The violations when the good history is changed by `change`.
 fn after(change: impl FnOnce(&mut History)) -> Vec<Violation> {
     let mut history = good();
     change(&mut history);
@@ -63,7 +63,7 @@ fn log(history: &mut History) -> &mut (Vec<Decision>, Vec<Settled>) {
 #[test]
 fn correct_history_has_no_violations() {
     assert_eq!(check(&good()), []);
-    // Who was told nothing claims nothing; who asks again may be decided on twice.
+    // A client that was told nothing claims nothing; a client that retries may get two decisions.
     assert_eq!(after(|history| tell(history, 0, "a", Told::Nothing)), []);
     let twice = after(|history| {
         history.pushes[1].leased = true;
@@ -145,7 +145,7 @@ fn client_told_the_wrong_outcome_is_detected() {
     assert_eq!(found, [Violation::LandedIsNotThere { push: 3, name: "c".to_owned() }]);
     let found = after(|history| tell(history, 0, "a", Told::Refused));
     assert_eq!(found, [Violation::RefusedIsThere { push: 1, name: "a".to_owned() }]);
-    // Whoever looked itself may have looked when it was put back; who was refused has not moved at all.
+    // A client that read the ref may have read it after the reset; a refused push has not moved at all.
     let looked = |from: &'static str, what: Told| {
         after(|history| {
             put_back(history, from);
@@ -170,7 +170,7 @@ fn decreasing_lease_counter_is_detected() {
     assert_eq!(found, [Violation::LeaseWentBack { token: 2, after: 3 }]);
 }
 
-/// Push 1 was let through in line 1 when "a" was at "0", and "a" was put back from `from`, by no push.
+/// Push 1 was accepted in line 1 when "a" was at "0", and "a" was reset from `from`, not by a push.
 fn put_back(history: &mut History, from: &str) {
     let planned = Planned { name: "a".to_owned(), old: "0".to_owned(), new: "1".to_owned() };
     log(history).0[0].planned = vec![planned];
@@ -182,13 +182,13 @@ fn reset_ref_counts_as_moved() {
     let back = |seen_at: Option<usize>| {
         after(|history| {
             put_back(history, "1");
-            // Push 2 finds "a" where push 1 had found it.
+            // Push 2 finds "a" with the value that push 1 had found.
             history.moves[1].seen.clear();
             history.first_seen = seen_at.map(|at| (("a".to_owned(), "1".to_owned()), at)).into_iter().collect();
         })
     };
     assert_eq!(back(Some(1)), []);
-    // Nobody saw it at the new value, or only later: it had not moved yet.
+    // The new value was never seen, or only later: the ref had not moved yet.
     let waiting = [Violation::StaleAfterNewer { fence: "repo".to_owned(), token: 5, newer: 6, push: 1 }];
     assert_eq!(back(None), waiting);
     assert_eq!(back(Some(3)), waiting);
@@ -196,7 +196,7 @@ fn reset_ref_counts_as_moved() {
 
 #[test]
 fn token_revived_by_a_ref_reset_is_detected() {
-    // The record says that nothing moved, and push 3 gets through with the same token.
+    // The record says that nothing moved, and push 3 is admitted with the same token.
     let found = after(|history| {
         put_back(history, "1");
         log(history).1[0] = Settled { is_gits_word: false, ..settled(1, 0) };
@@ -213,7 +213,7 @@ fn token_revived_by_a_ref_reset_is_detected() {
     assert_eq!(found, [Violation::TokenOrder { fence: "repo".to_owned(), token: 6, after: 6, push: 3 }]);
 }
 
-/// Its ref is not where the gate found it, because it was put back, and git never gave word: nobody can tell.
+/// Its ref has changed since the gate read it, because it was reset, and git never reported: undecidable.
 #[test]
 fn token_may_be_spent_without_a_move_only_if_the_move_is_unknowable() {
     let unmoved = |from: &str, end: Settled| {
@@ -230,7 +230,7 @@ fn token_may_be_spent_without_a_move_only_if_the_move_is_unknowable() {
     let lied = [Violation::SpentUnlessMoved { push: 1, moved: 0, spent: 1 }];
     assert_eq!(unmoved("9", compared()), lied, "that was before or after");
     assert_eq!(unmoved("0", settled(1, 1)), lied, "git gave its word");
-    // Then the mark is at the token all the same, and at no other.
+    // Even then the mark must equal the token.
     let marked = |token: u64, mark: u64| {
         after(|history| {
             put_back(history, "0");
@@ -253,14 +253,14 @@ fn landed_lines_add_to_the_settlement() {
             log(history).1.push(Settled { is_end: false, is_gits_word: false, ..landed });
         })
     };
-    // Seen while it was under way, and put right when it had been settled too early.
+    // Recorded while it was in flight, and corrected when it had been settled too early.
     assert_eq!(lines(settled(1, 1), settled(1, 1)), []);
     assert_eq!(lines(settled(1, 0), settled(1, 1)), []);
     let found = lines(settled(1, 1), settled(5, 1));
     assert_eq!(found, [], "of a push that nobody made");
     let found = lines(settled(1, 0), settled(1, 0));
     assert_eq!(found, [Violation::SpentUnlessMoved { push: 1, moved: 1, spent: 0 }]);
-    // It says that something landed of a push that moved nothing.
+    // The log says that a push landed that moved nothing.
     let found = after(|history| {
         history.moves.remove(0);
         history.pushes[0].told.clear();

@@ -1,5 +1,5 @@
-//! A crash before and after each step that leaves something behind: a program is killed when it enters such a
-//! system call, and when it enters the one after it.
+//! A crash before and after each step with a lasting effect: a program is killed when it enters such a
+//! system call, and when it enters the next one.
 
 use crate::support::{
     World,
@@ -12,7 +12,7 @@ use crate::support::{
 };
 use std::{collections::BTreeSet, fs, process::Command, thread};
 
-/// System calls that leave something behind, or start somebody who does.
+/// System calls with a lasting effect, or that start a process with one.
 const LEAVE_SOMETHING: [&str; 16] = [
     "clone",
     "fdatasync",
@@ -32,14 +32,14 @@ const LEAVE_SOMETHING: [&str; 16] = [
     "write",
 ];
 
-/// Those that matter and those right after them, each once.
+/// These calls and the ones right after them, each once.
 fn before_and_after(calls: &[SystemCall]) -> Vec<SystemCall> {
     let matters = |at: &usize| LEAVE_SOMETHING.contains(&calls[*at].name());
     let chosen: BTreeSet<usize> = (0..calls.len()).filter(matters).flat_map(|at| [at, at + 1]).collect();
     chosen.into_iter().filter_map(|at| calls.get(at).cloned()).collect()
 }
 
-/// A push with a list of refs of its own, which settles one that had such a list: files come and go.
+/// A push with a separate ref list, which settles one with such a list: files are created and removed.
 #[test]
 fn hook_killed_around_any_write_of_a_large_push_loses_nothing() {
     if lacks(&[Need::Strace]) {
@@ -106,7 +106,7 @@ fn under_strace(agent: &Agent<'_>, options: &[&str], args: &[&str], trace: &str)
     code_of(&command.output().unwrap())
 }
 
-/// A client that is killed on a fence of its own, and what its next push was told.
+/// A client that is killed, on its own fence, and what its next push was told.
 struct Killed {
     fence: String,
     at: String,
@@ -114,7 +114,7 @@ struct Killed {
     commit: String,
 }
 
-/// Kills `command` at one of its system calls after `acquire`, if it needs that, and pushes again.
+/// Kills `command` at one of its system calls, after `acquire` if it needs that, and pushes again.
 fn kill_client(agent: &Agent<'_>, fence: &str, command: &str, call: &SystemCall) -> Killed {
     if command != "acquire" {
         agent.ok(&["acquire", "--fence", fence, "--ttl", "2s"]);
@@ -137,7 +137,7 @@ fn args_of(command: &str, fence: &str) -> [String; 5] {
     [command.to_owned(), "--fence".to_owned(), fence.to_owned(), one, two]
 }
 
-/// After each kill the next push of the same clone tells the truth, and the lease is free again when its time is up.
+/// After each kill the next push of the same clone reports correctly, and the lease is free again after it has expired.
 fn a_killed_client_tells_the_truth(command: &str, at_most: usize) {
     if lacks(&[Need::Strace]) {
         return;

@@ -1,4 +1,4 @@
-//! Somebody on the server who writes refs without a push: `git update-ref`, which no gate sees.
+//! A local writer on the server that changes refs without a push: `git update-ref`, which the gate does not see.
 
 use super::{history, pushers::Field, rng::Rng};
 use std::{
@@ -8,19 +8,19 @@ use std::{
     time::Duration,
 };
 
-/// Puts refs back to where they were before, and takes some away, until the pushes are over.
+/// Resets refs to earlier values, and deletes some, until the pushes are over.
 ///
-/// Not promised is this: a push whose process is killed, or whose client is gone, before git has given word of it, and a
-/// local writer that puts its refs back before anybody has looked. So a ref is taken only from a value whose push
-/// is on record as having landed, and with git's compare-and-swap: what is on record stays there, and if the ref has
-/// moved on meanwhile, perhaps by such a push, nothing happens. Pushes may be in flight all the while, over this ref too:
-/// what they have moved has another value.
+/// This is not promised: a push whose process is killed, or whose client is gone, before git has reported on it, and a
+/// local writer that resets its refs before the next push reads them. So a ref is changed only from a value whose push
+/// is recorded as landed, and with git's compare-and-swap: the record stays, and if the ref has
+/// moved on meanwhile, perhaps by such a push, nothing happens. Pushes to this ref may be in flight meanwhile:
+/// the refs they have moved have another value.
 pub(crate) fn put_back(field: &Field<'_>, over: &AtomicBool) {
     let mut rng = Rng::new(field.seed, 2000);
     let mut were: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     while !over.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_millis(rng.between(100, 900)));
-        // Not while the server is restarted.
+        // Not during a restart of the server.
         let _open = field.door.read().unwrap();
         one(field, &mut were, &mut rng);
     }
@@ -52,7 +52,7 @@ fn one(field: &Field<'_>, were: &mut BTreeMap<String, BTreeSet<String>>, rng: &m
         command.args([name, rng.pick(&earlier), value]);
         "put back"
     };
-    // It may have been killed, or have come too late.
+    // It may have been killed, or have been too late.
     if command.output().unwrap().status.success() {
         field.count(&format!("{done} by a local writer"));
     }

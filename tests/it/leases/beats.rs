@@ -1,4 +1,4 @@
-//! Heartbeats: they wait for nobody, and nobody's push is taken for theirs.
+//! Heartbeats: they wait for no push, and they are not attributed to another push.
 
 use super::under_strace;
 use crate::support::{
@@ -39,13 +39,13 @@ fn heartbeat_takes_no_slot_waits_for_none_and_is_not_synced() {
         let renewed = &world.events("lease.renewed")[0];
         assert_eq!((&renewed["token"], &renewed["lease"]), (&1.into(), &(*anna.id).into()));
         world.assert_log_is_whole();
-        // A lone beat of a push that also does something else takes its turn like any other.
+        // A beat in a push with other refs takes its turn like any other.
         lease.beat(&anna).assert_landed();
         assert_eq!(world.events("push.accepted").len(), 2);
     }
 }
 
-/// Where refs move one by one, the lease is ahead of the log for as long as the others take.
+/// If refs move one by one, the lease is ahead of the log until the others have moved.
 #[test]
 fn heartbeat_during_a_push_in_flight_counts() {
     for git in gits() {
@@ -70,7 +70,7 @@ fn heartbeat_during_a_push_in_flight_counts() {
     }
 }
 
-/// What stands in the way is told apart from what has happened: a stalled push of the holder that carries a
+/// A blocked push is told apart from one that has moved: a stalled push of the holder that carries a
 /// beat has moved nothing, although the beat's ref has moved meanwhile.
 #[test]
 fn heartbeat_beside_a_stalled_push_does_not_spend_its_token() {

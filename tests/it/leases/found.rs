@@ -1,4 +1,4 @@
-//! Leases that are not where the log has them: after a kill, a lost line, a deleted ref, an older gate.
+//! Lease refs that differ from the log: after a kill, a lost line, a deleted ref, an older gate.
 
 use super::{json, under_strace};
 use crate::support::{
@@ -21,7 +21,7 @@ fn push_that_dies_before_its_refs_move_leaves_the_lease_unchanged() {
         fs::remove_file(world.hook("update")).unwrap();
         assert_eq!((lease.at(), lease.mark()), (None, 0));
         lease.take(&bob, 1, "first").assert_landed();
-        // And in the middle of its refs: what has moved has moved.
+        // Killed in the middle of its refs: those that have moved have moved.
         world.write_hook(
             "reference-transaction",
             "[ \"$1\" = committed ] || exit 0\ngrep -q refs/fence/ && kill -KILL $PPID; exit 0",
@@ -42,7 +42,7 @@ fn step_whose_line_was_lost_in_a_crash_is_found() {
     let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
     lease.take(&anna, 1, "first").assert_landed();
     lease.ask().assert_refused("FENCE-LEASE-HELD");
-    // It was settled by the question, and neither line was synced: only the first has survived.
+    // The question settled it, and neither line was synced: only the first has survived.
     let log = world.fence_file("audit.jsonl");
     let lines = fs::read_to_string(&log).unwrap();
     let cut = lines.find(r#""event":"lease.granted""#).unwrap();
@@ -72,7 +72,7 @@ fn rotation_keeps_leases() {
     world.assert_log_is_whole();
 }
 
-/// An operator has removed the ref: whoever comes sees none, and the counter goes on all the same.
+/// An operator has removed the ref: clients see no lease, but the counter continues.
 #[test]
 fn lease_whose_ref_is_gone_is_not_forgotten() {
     let world = World::new(&any_git());
@@ -99,7 +99,7 @@ fn lease_whose_ref_is_gone_is_not_forgotten() {
     lease.take(&bob, 6, "first").assert_landed();
     lease.write(&bob, "main", 6, "first").assert_landed();
     assert_eq!(world.events("lease.found").len(), 1);
-    // Set back to what it was: the old holder's numbers stay too old.
+    // Reset to its old value: the old holder's tokens stay stale.
     let old = commit(&world, &anna.lease(5, "held", "first"), &[]);
     world.push(&[&format!("{old}:refs/outside/object")], &[]).assert_landed();
     world.ok(world.git("server.git").args(["update-ref", &lease.name("lease"), &old]));
@@ -164,7 +164,7 @@ fn leases_from_before_the_gate_are_found_and_continue() {
         assert_eq!((lease.mark(), &lease.status()["owner"]), (6, &"anna".into()));
         let doctor = world.ok(world.hook_program().arg("doctor").arg(world.server()));
         assert!(doctor.starts_with("ok") && doctor.contains("note: lease-moved"), "{doctor}");
-        // Her next word is a heartbeat.
+        // Her next push is a heartbeat.
         lease.beat(&anna).assert_landed();
         lease.take(&bob, 8, "expired").assert_refused("FENCE-LEASE-HELD");
         world.push_token("main", "7").assert_refused("FENCE-LEASE-REQUIRED");
@@ -174,7 +174,7 @@ fn leases_from_before_the_gate_are_found_and_continue() {
     }
 }
 
-/// The grant is in the log, and git never hears that it was let through.
+/// The grant is in the log, but git is never told that it was accepted.
 #[test]
 fn hook_killed_after_granting_has_granted_nothing() {
     if lacks(&[Need::Strace]) {
@@ -197,8 +197,8 @@ fn hook_killed_after_granting_has_granted_nothing() {
     world.assert_log_is_whole();
 }
 
-/// Somebody has written the last token there is, or one shortly before it, into a lease. From there on nobody could ever
-/// be granted another.
+/// Someone has written the last possible token, or one shortly before it, into a lease. After that no further
+/// lease could be granted.
 #[test]
 fn lease_without_a_next_token_is_not_adopted_and_the_fix_is_named() {
     for token in [i64::MAX.unsigned_abs(), i64::MAX.unsigned_abs() - 1] {
@@ -217,7 +217,7 @@ fn lease_without_a_next_token_is_not_adopted_and_the_fix_is_named() {
         world.ok(world.hook_program().arg("install").arg(world.server()));
         lease.take(&anna, 1, "first").assert_landed();
 
-        // The same, written behind the gate's back: the fence is closed, and nothing of it gets into the log.
+        // The same, written without the gate: the fence is closed, and the log does not record it.
         let message = mallory.lease(token, "held", "expired");
         let object = commit(&world, &message, &[]);
         world.push(&[&format!("{object}:refs/outside/object")], &[]).assert_landed();

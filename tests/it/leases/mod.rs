@@ -1,4 +1,4 @@
-//! Leases at the gate, over the real wire. Each room has its own part of their life.
+//! Leases at the gate, over the real wire. Each module tests one part of their life.
 
 mod beats;
 mod found;
@@ -13,7 +13,7 @@ use crate::support::{
     sh, wait_until,
 };
 
-/// Tries until the lease of somebody else has expired by the server's clock.
+/// Tries until another agent's lease has expired by the server's clock.
 fn take_when_it_expires(lease: LeaseOf<'_>, agent: &Agent, token: u64) -> Pushed {
     let mut last = None;
     wait_until("the lease has expired", || {

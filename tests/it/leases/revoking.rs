@@ -1,4 +1,4 @@
-//! Leases that are taken away: by the server's operator, and by those who may.
+//! Revoked leases: by the server's operator, and by permitted pushers.
 
 use super::revoke;
 use crate::support::{
@@ -66,7 +66,7 @@ fn lease_is_not_revoked_under_a_push_in_flight() {
     assert!(revoke(&world, &["--reason", "x"]).status.success());
 }
 
-/// Pushes come one after the other: the slot is never free for long. The operator goes before those that wait.
+/// Pushes arrive one after the other: the slot is never free for long. The operator precedes waiting pushes.
 #[test]
 fn revoke_waits_for_the_push_in_flight_and_precedes_newer_ones() {
     for git in gits() {
@@ -96,7 +96,7 @@ fn revoke_waits_for_the_push_in_flight_and_precedes_newer_ones() {
     }
 }
 
-/// The refs have moved, and whoever moved them was killed before it wrote that down.
+/// The refs have moved, and the process that moved them was killed before it recorded that.
 #[test]
 fn interrupted_revocation_is_found() {
     let world = World::new(&any_git());

@@ -1,4 +1,4 @@
-//! Leases where a fence only observes, beside other fences and other people; and what is shown of them.
+//! Leases in observe mode, beside other fences and exempt pushers; and how they are shown.
 
 use super::revoke;
 use crate::support::{
@@ -21,7 +21,7 @@ fn leases_are_judged_in_observe_mode() {
         observed.assert_landed();
         assert!(observed.text.contains("FENCE-LEASE-REQUIRED"), "{}", observed.text);
         world.push(&["HEAD:refs/heads/other"], &[]).assert_landed();
-        // Leases are not, whatever is said of the token that rides along.
+        // Leases are enforced, no matter what is said about the token beside them.
         lease.take(&bob, 2, "expired").assert_refused("FENCE-LEASE-HELD");
         lease.ask().assert_refused("FENCE-LEASE-HELD");
         lease.beat(&bob).assert_refused("FENCE-LEASE-LOST");
@@ -32,10 +32,10 @@ fn leases_are_judged_in_observe_mode() {
         let step = lease.record("lease", &anna.lease(2, "held", "first"), &lease.parents_of(&lease.at().unwrap()));
         let unproven = [format!("{}:refs/heads/main", world.commit("x")), step];
         lease.push(&unproven, &["fence-token=1".to_owned()]).assert_refused("FENCE-LEASE-REQUIRED");
-        // The mark is at 9 by now, which observing does not mind; the lease goes on as it would.
+        // The mark is 9 by now, which observe mode ignores; the lease continues as usual.
         lease.write(&anna, "main", 1, "first").assert_landed();
         assert_eq!(lease.status()["token"], 2);
-        // In a broken fence nothing can be said of leases, so nothing is let through.
+        // With a broken fence, leases cannot be judged, so nothing is admitted.
         let log = world.fence_file("audit.jsonl");
         let whole = fs::read(&log).unwrap();
         fs::write(&log, &whole[..whole.len() / 2]).unwrap();
@@ -48,7 +48,7 @@ fn leases_are_judged_in_observe_mode() {
     }
 }
 
-/// A stalled push holds nobody up in observe mode, but what becomes of a lease can only be said in turn.
+/// In observe mode a stalled push blocks nobody, but a lease push has to wait its turn to be judged.
 #[test]
 fn lease_push_waits_its_turn_in_observe_mode() {
     let world = World::new(&any_git());
@@ -82,11 +82,11 @@ fn each_fence_has_its_own_lease() {
     taken.assert_landed();
     assert_eq!(taken.remote, r#"fence: {"verdict":"granted","fence":"deploy","token":8,"mark":8}"#);
     assert_eq!((repo.mark(), deploy.mark()), (0, 8));
-    // One's proof is not the other's.
+    // The proof for one lease is not valid for the other.
     deploy.beat(&anna).assert_refused("FENCE-LEASE-LOST");
     let wrong = deploy.record("beat", &repo.proven(&bob, "beat", &bob.beat("")), &[]);
     deploy.push(&[wrong], &[]).assert_refused("FENCE-LEASE-INVALID");
-    // Both in one push: each needs its own, and all or nothing.
+    // Both in one push: each needs its own proof, and the push is atomic.
     let work = world.commit("both");
     let refspecs = |advanced: u64| {
         [
@@ -101,7 +101,7 @@ fn each_fence_has_its_own_lease() {
     assert_eq!(world.server_ref("refs/heads/main"), None);
     repo.push(&refspecs(9), &options).assert_landed();
     assert_eq!((repo.mark(), deploy.mark()), (1, 9));
-    // Two hearts in one push.
+    // Two heartbeats in one push.
     repo.push(&[repo.beating(&anna, ""), deploy.beating(&bob, "")], &[]).assert_landed();
     let beats = [repo.beating(&anna, ""), deploy.record("beat", &bob.beat(""), &[])];
     repo.push(&beats, &[]).assert_refused("FENCE-LEASE-REQUIRED");
@@ -121,7 +121,7 @@ fn exempt_pushers_push_beside_a_lease() {
     lease.write(&anna, "main", 1, "first").assert_landed();
 }
 
-/// In what is kept, what is shown, and what is told to others. What was used up stands in the refs alone.
+/// In stored files, output and syslog. Used proofs are in the refs only.
 #[test]
 fn no_secret_or_unused_proof_is_stored_or_shown() {
     let world = World::new(&any_git());

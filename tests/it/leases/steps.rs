@@ -1,4 +1,4 @@
-//! Every move of a lease that is allowed, and those that are not.
+//! Every allowed move of a lease, and those that are refused.
 
 use super::json;
 use crate::support::{
@@ -32,7 +32,7 @@ fn lease_goes_through_its_whole_life() {
             lease.release(&anna, 4, "first").assert_landed();
             lease.take(&bob, 5, "released").assert_landed();
             assert_eq!(lease.mark(), 4);
-            // Its history is who held it.
+            // Its history shows who held it.
             assert_eq!(lease.parents_of(&lease.at().unwrap()).len(), 1);
             lease.write(&bob, "main", 5, "released").assert_landed();
             lease.beat(&bob).assert_landed();
@@ -49,8 +49,8 @@ fn lease_goes_through_its_whole_life() {
     }
 }
 
-/// Every way to move a lease that is somebody's, and what it is refused with. Each is a forced push, so that only the gate
-/// stands in its way, and after each everything is as it was.
+/// Every way to move a lease that is held, with the code that refuses it. Each is a forced push, so that only the gate
+/// can refuse it, and afterwards everything is unchanged.
 #[test]
 fn anything_but_the_holders_next_step_is_refused_and_changes_nothing() {
     let world = World::new(&any_git());
@@ -138,7 +138,7 @@ fn anything_but_the_holders_next_step_is_refused_and_changes_nothing() {
         assert!(world.audit().len() > lines, "{what} is not on record");
     }
     lease.write(&anna, "main", 3, "released").assert_landed();
-    // And when it is free, it is not free for everything.
+    // Even when it is free, not everything is allowed.
     lease.release(&anna, 4, "released").assert_landed();
     let at = lease.before();
     let long = Agent { ttl: "90000s".to_owned(), ..bob.clone() };
@@ -156,7 +156,7 @@ fn anything_but_the_holders_next_step_is_refused_and_changes_nothing() {
         assert_eq!(pushed.code().as_deref(), Some(code), "{what}: {}", pushed.text);
         assert_eq!(lease.before(), at, "{what}");
     }
-    // It is anna's no more, whatever she has.
+    // The lease is no longer anna's, whatever secret she has.
     lease.beat(&anna).assert_refused("FENCE-LEASE-LOST");
     lease.advance(&anna, 5, "released").assert_refused("FENCE-LEASE-LOST");
     lease.release(&anna, 4, "released").assert_refused("FENCE-LEASE-LOST");
@@ -180,7 +180,7 @@ fn refused_low_grant_names_the_next_token() {
     lease.take(&anna, 42, "first").assert_landed();
     assert_eq!(lease.mark(), 41);
     lease.release(&anna, 42, "first").assert_landed();
-    // 42 was granted and has not written: the mark alone would not tell.
+    // 42 was granted and has not written: the mark alone would not show it.
     let told = lease.take(&Agent::new("bob"), 42, "released");
     told.assert_refused("FENCE-STALE");
     assert_eq!(json(&told)["mark"], 42);
@@ -196,9 +196,9 @@ fn last_token_may_be_spent_with_the_release() {
     let release = lease.released(&anna, 1, "first");
     Pushed::from(&lease.write_command(&anna, "main", 1, &release).output().unwrap()).assert_landed();
     assert_eq!((lease.mark(), &lease.status()["state"]), (1, &"released".into()));
-    // Between leases, too, nobody writes without one.
+    // Between leases nobody writes without one either.
     world.push_token("main", "2").assert_refused("FENCE-LEASE-REQUIRED");
-    // Taking and writing are two steps: what is taken together with a branch has never been held.
+    // Acquiring and writing are two steps: a lease that is acquired together with a branch was never held.
     let work = world.commit("hasty");
     let refspecs = [
         format!("{work}:refs/heads/main"),
@@ -211,7 +211,7 @@ fn last_token_may_be_spent_with_the_release() {
     assert!(released["held_ms"].is_u64() && released["push"].is_u64());
 }
 
-/// A token that rides with a lease alone would spend itself on nothing, and lock everybody out.
+/// A token beside a lease alone would be spent without a move, and lock everyone out.
 #[test]
 fn huge_token_beside_a_grant_is_not_spent() {
     let world = World::new(&any_git());
@@ -251,7 +251,7 @@ fn only_leases_live_below_refs_fence() {
         ] {
             world.push(&[&format!("HEAD:{name}")], &[]).assert_refused("FENCE-LEASE-INVALID");
         }
-        // A fence that is off judges nothing.
+        // A fence with mode off judges nothing.
         world.push(&["HEAD:refs/fence/quiet/lease"], &[]).assert_landed();
         world.push(&[":refs/fence/quiet/lease"], &[]).assert_landed();
         lease.take(&anna, 1, "first").assert_landed();
@@ -282,11 +282,11 @@ fn only_leases_live_below_refs_fence() {
                 assert!(pushed.text.contains(word), "{}", pushed.text);
             }
         }
-        // By another name.
+        // Under another name.
         world.ok(world.git("server.git").args(["symbolic-ref", "refs/aside/alias", &lease.name("lease")]));
         world.ok(world.git("server.git").args(["symbolic-ref", "refs/fence/repo/beat", "refs/heads/main"]));
         world.push(&[&format!("+{head}:refs/aside/alias")], &[]).assert_refused("FENCE-LEASE-INVALID");
-        // Not even by a sign of life that is right in everything else.
+        // Not even by a heartbeat that is otherwise correct.
         lease.beat(&anna).assert_refused("FENCE-LEASE-INVALID");
         assert_eq!(world.server_ref("refs/heads/main"), None);
         assert_eq!(lease.at().unwrap(), tagged);
@@ -301,12 +301,12 @@ fn only_leases_live_below_refs_fence() {
     }
 }
 
-/// Git itself refuses to push some objects to some names. It is the server that must.
+/// Git itself refuses to push some objects to some names. The server must refuse them.
 fn raw_or_real(lease: &LeaseOf<'_>, object: &str, part: &str) -> Pushed {
     lease.push(&[format!("{object}:{}", lease.name(part))], &[])
 }
 
-/// A lease's commits replace each other. Git minds that on branches only, also where it is told to.
+/// The commits of a lease replace each other. Git checks fast-forwards on branches only, even with this setting.
 #[test]
 fn leases_move_despite_deny_non_fast_forwards() {
     for git in gits() {

@@ -1,4 +1,4 @@
-//! From one holder to the next: when a lease is free, and what the one before may still do.
+//! From one holder to the next: when a lease is free, and what the previous holder may still do.
 
 use super::{json, take_when_it_expires};
 use crate::support::{
@@ -24,7 +24,7 @@ fn grant_fences_every_earlier_holder_at_once() {
             Pushed::from(&lease.write_command(&anna, "main", token, lease_spec).output().unwrap())
         };
         write(2, &zombie).assert_refused("FENCE-STALE");
-        // It was told a number, and tries the next one by hand, and then the right one without the lease.
+        // She was told a number, and tries the next one by hand, and then the right one without the lease.
         world.push_token("main", "2").assert_refused("FENCE-STALE");
         world.push_token("main", "3").assert_refused("FENCE-LEASE-REQUIRED");
         world.push_token("main", "4").assert_refused("FENCE-LEASE-REQUIRED");
@@ -38,12 +38,12 @@ fn grant_fences_every_earlier_holder_at_once() {
         };
         copy(&next).assert_refused("FENCE-LEASE-REQUIRED");
         copy(&lease.proven(&anna, "lease", &next)).assert_refused("FENCE-LEASE-INVALID");
-        // In a commit's trailer, too.
+        // The same in a commit's trailer.
         let stamped = world.commit("work\n\nFencing-Token: 3\n");
         world.push(&[&format!("+{stamped}:refs/heads/main")], &[]).assert_refused("FENCE-LEASE-REQUIRED");
         world.push(&["+HEAD:refs/heads/main"], &[]).assert_refused("FENCE-LEASE-REQUIRED");
         assert_eq!(world.server_ref("refs/heads/main"), main);
-        // With his own next step it is good for bob.
+        // With his own next step, bob is admitted.
         let stamped = [format!("{stamped}:refs/heads/main"), lease.advanced(&bob, 4, "expired")];
         lease.push(&stamped, &[]).assert_landed();
         lease.write(&bob, "main", 4, "expired").assert_landed();
@@ -52,7 +52,7 @@ fn grant_fences_every_earlier_holder_at_once() {
     }
 }
 
-/// The beat says that it was good until 2001, or until 2999: neither counts.
+/// The deadline in the beat is 2001, or 2999: neither counts.
 #[test]
 fn lease_expires_by_the_servers_clock() {
     let world = World::new(&any_git());
@@ -78,7 +78,7 @@ fn lease_expires_by_the_servers_clock() {
     let granted = world.events("lease.granted");
     let heard = |n: usize| granted[n]["heard"]["uptime_ms"].as_u64().unwrap();
     assert!(heard(2) - heard(1) >= 1000, "taken before its time");
-    // Carl was not heard after the grant: how long he really held it is not known.
+    // There was no heartbeat from carl after the grant: how long he really held it is not known.
     assert_eq!(granted[2]["held_ms"], 0);
 }
 
@@ -90,7 +90,7 @@ fn late_heartbeat_counts_until_the_lease_is_taken_over() {
     lease.take(&anna, 1, "first").assert_landed();
     wait_until("it has expired", || lease.status()["state"] == "expired");
     lease.ask().assert_refused("FENCE-LEASE-INVALID");
-    // Who takes it has not held it yet: not with the token of whoever had it, either.
+    // A client that acquires the lease has not held it yet: it cannot use the previous holder's token either.
     let hasty = [
         format!("{}:refs/heads/main", world.commit("hasty")),
         lease.record("lease", &bob.lease(2, "held", "expired"), &lease.before()),
@@ -119,13 +119,13 @@ fn question_is_answered_at_once_and_changes_nothing() {
     asked.assert_refused("FENCE-LEASE-HELD");
     assert_eq!(json(&asked)["holder"]["lease"].as_str(), Some(&*anna.id));
     assert_eq!(world.events("push.rejected").len(), 2, "a skip is on record");
-    // With a deletion it cannot be had either.
+    // A deletion does not get it either.
     lease.push(&[format!(":{}", lease.name("lease/ask"))], &[]).assert_refused("FENCE-LEASE-HELD");
     world.go();
     slow.wait().assert_landed();
 }
 
-/// Makes the update hook stop when a lease is moved for the first time.
+/// Makes the update hook stall when a lease is moved for the first time.
 fn stall_lease(world: &World) {
     world.write_hook(
         "update",
@@ -145,7 +145,7 @@ fn takeover_and_renewal_cannot_both_win() {
         wait_until("it has expired", || lease.status()["state"] == "expired");
         stall_lease(&world);
         let _go = world.go_in_the_end();
-        // Let through, and before its refs move the holder is heard again.
+        // Admitted, and before its refs move, a heartbeat of the holder arrives.
         let takeover = Running::start(&mut lease.take_command(&bob, 2, "expired"));
         world.pid_in("stalled");
         lease.beat(&anna).assert_landed();
@@ -162,7 +162,7 @@ fn takeover_and_renewal_cannot_both_win() {
     }
 }
 
-/// A takeover carries no token of its own, and is newer than the holder that waits behind it.
+/// A takeover has no token of its own, and is newer than the holder that waits behind it.
 #[test]
 fn stalled_takeover_is_not_evicted_by_the_previous_holder() {
     let world = World::new(&any_git());

@@ -52,7 +52,7 @@ fn filters_show_only_matching_lines() {
     let world = busy_world();
     let all = world.audit();
     let refused = numbers(&all, |line| line["event"] == "push.rejected" || line["code"].is_string());
-    assert_eq!(refused.len(), 2, "one refused, one that would have been");
+    assert_eq!(refused.len(), 2, "one refused, one that would have been refused");
     assert_eq!(shown(&world, &["--rejected"]), refused);
     let of_deploy = numbers(&all, |line| line["also"][0]["fence"] == "deploy" || line["fence"] == "deploy");
     assert!(!of_deploy.is_empty());
@@ -208,7 +208,7 @@ fn follow_shows_every_line_once_across_rotation() {
     rotate();
     let follower = Follower::start(&world, &["--json"]);
     let refusals = Follower::start(&world, &["--json", "--rejected"]);
-    wait_until("what is there is shown", || follower.lines().len() >= 4);
+    wait_until("the existing lines are shown", || follower.lines().len() >= 4);
     for token in 2..=9 {
         world.push_token("main", &token.to_string()).assert_landed();
         rotate();
@@ -242,7 +242,7 @@ fn follow_exits_when_its_reader_is_gone_even_without_new_lines() {
     let mut first = String::new();
     stdout.read_line(&mut first).unwrap();
     assert!(first.contains("begun"), "{first}");
-    assert!(child.try_wait().unwrap().is_none(), "it follows");
+    assert!(child.try_wait().unwrap().is_none(), "it is following");
     // If it does not end by itself, it is ended with the test.
     let mut follower = Follower { child, lines: Arc::default(), reader: None };
     drop(stdout);
@@ -256,7 +256,7 @@ fn follow_reports_a_truncated_log() {
     let world = World::new(&any_git());
     world.push_token("main", "1").assert_landed();
     let mut follower = Follower::start(&world, &[]);
-    wait_until("what is there is shown", || follower.lines().len() >= 3);
+    wait_until("the existing lines are shown", || follower.lines().len() >= 3);
     let log = world.fence_file("audit.jsonl");
     let cut = fs::read(&log).unwrap();
     fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(cut.len() as u64 - 10).unwrap();

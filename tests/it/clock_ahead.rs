@@ -40,8 +40,8 @@ fn skipping_clone_remembers_the_heartbeat_it_saw() {
     let later = world.agent("later");
     let (code, said) = later.code(&["acquire", "--skew", "0s"]);
     assert_eq!(code, 11, "{said}");
-    assert!(said.contains("for another 2 s"), "not for an hour: {said}");
-    wait_until("its next try succeeds", || {
+    assert!(said.contains("for another 2 s"), "it does not wait for an hour: {said}");
+    wait_until("its next attempt succeeds", || {
         let ran = later.run(&["--skew", "0s"], "true").output().unwrap();
         assert!(ran.status.success());
         later.status()["outcome"] == "ran"
@@ -65,7 +65,7 @@ fn live_holder_keeps_its_lease_however_far_ahead_its_clock_is() {
     let mut run = holder.run(&["--ttl", "20s"], &script);
     run.env("GIT_FENCE_CLOCK_OFFSET", "3600").stdout(Stdio::null()).stderr(Stdio::null());
     let _holding = Holding(run.spawn().unwrap());
-    wait_until("it holds", || inside.exists());
+    wait_until("it holds the lease", || inside.exists());
     let waits = other.run(&["--if-held", "wait", "--wait", "1s", "--skew", "0s"], "true").output();
     fs::write(go, "").unwrap();
     let (code, said) = code_of(&waits.unwrap());
@@ -88,5 +88,5 @@ fn observation_stamped_in_the_future_is_replaced() {
     let ahead = watched["since"]["unix_ms"].as_u64().unwrap() + 3_600_000;
     watched["since"] = serde_json::json!({ "boot": "before", "uptime_ms": 1, "unix_ms": ahead });
     fs::write(&memory[0], watched.to_string()).unwrap();
-    wait_until("its next try succeeds", || later.code(&["acquire", "--skew", "0s"]).0 == 0);
+    wait_until("its next attempt succeeds", || later.code(&["acquire", "--skew", "0s"]).0 == 0);
 }

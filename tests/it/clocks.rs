@@ -112,7 +112,7 @@ fn lease_stamped_in_the_future_is_restamped_and_expires() {
         }
     });
     lease.ask();
-    wait_until("the lease runs out", || lease.status()["state"] == "expired");
+    wait_until("the lease expires", || lease.status()["state"] == "expired");
     lease.take(&bob, 2, "expired").assert_landed();
     let found = world.events("lease.found");
     assert_eq!(found.len(), 1, "{found:?}");

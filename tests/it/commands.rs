@@ -96,8 +96,8 @@ fn status_shows_marks_and_the_push_in_flight_and_changes_nothing() {
     world.companion_never_runs();
     world.go();
     six.wait().assert_landed();
-    assert_eq!(world.mark(), 6, "known before anybody has settled it");
-    assert!(world.events("push.settled").iter().all(|line| line["token"] != 6), "which the next push will do");
+    assert_eq!(world.mark(), 6, "known before it is settled");
+    assert!(world.events("push.settled").iter().all(|line| line["token"] != 6), "the next push settles it");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn dispatcher_runs_the_companion_first_and_the_gate_last() {
     command(&world, "install");
     assert!(tree(&world.server()) == again, "a second install changes nothing");
     world.push_token("queue", "7").assert_landed();
-    assert_eq!(world.server_ref("refs/heads/queue"), None, "it was taken away");
+    assert_eq!(world.server_ref("refs/heads/queue"), None, "it was deleted");
     world.push_token("queue", "7").assert_refused("FENCE-STALE");
     let settled = world.events("push.settled");
     assert_eq!((settled.len(), &settled[0]["evidence"]), (1, &"reported".into()));
@@ -62,7 +62,7 @@ fn existing_post_receive_runs_after_the_companion_and_is_restored_exactly() {
         world.push_token("main", "5").assert_landed();
         let tip = world.server_ref("refs/heads/main").unwrap();
         let ran = fs::read_to_string(world.server().join("ran")).unwrap();
-        assert_eq!(ran, "pre\nhooks/kept-by-git-fence/post-receive|0|fence-token=5\n", "each once");
+        assert_eq!(ran, "pre\nhooks/kept-by-git-fence/post-receive|0|fence-token=5\n", "each runs once");
         let zero = "0".repeat(tip.len());
         let input = fs::read_to_string(world.server().join("input")).unwrap();
         assert_eq!(input, format!("{zero} {tip} refs/heads/main\n"));

@@ -47,7 +47,7 @@ fn every_waiting_client_gets_the_lease_under_contention() {
         for (outcome, said) in outcomes(&agents, 2, &wait, &alone(&world)) {
             assert_eq!(outcome, "ran", "{remote:?}: {said}");
         }
-        assert!(!world.path("both").exists(), "{remote:?}: two were inside");
+        assert!(!world.path("both").exists(), "{remote:?}: two ran at once");
         // One to acquire, one to push.
         assert_eq!(world.lease_token(), 2 * (8 + 8), "{remote:?}");
         if remote == Remote::Gate {

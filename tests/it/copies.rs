@@ -35,7 +35,7 @@ fn numbers(world: &World) -> Vec<u64> {
 
 #[test]
 fn copied_interrupted_rotation_is_recognised_and_continued() {
-    for mend in [&["rotate"][..], &["repair", "--yes"]] {
+    for fix in [&["rotate"][..], &["repair", "--yes"]] {
         let world = World::new(&any_git());
         for token in 1..=3 {
             world.push_token("main", &token.to_string()).assert_landed();
@@ -54,7 +54,7 @@ fn copied_interrupted_rotation_is_recognised_and_continued() {
         let lines = numbers(&world);
         assert!(lines.windows(2).all(|two| two[1] == two[0] + 1), "each line once: {lines:?}");
 
-        command(&world, mend);
+        command(&world, fix);
         assert!(!left.exists());
         assert!(doctor(&world).is_empty());
         assert!(numbers(&world).starts_with(&lines), "nothing is lost");
@@ -93,7 +93,7 @@ fn differing_copy_is_damage() {
     assert!(!world.verify().status.success());
     world.push_token("main", "2").assert_landed();
     command(&world, &["rotate"]);
-    assert!(left.exists(), "what is not in another file is not removed");
+    assert!(left.exists(), "lines that are in no other file are not removed");
 }
 
 /// A log that was rotated and has a checkpoint. The mark is 9.

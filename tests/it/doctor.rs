@@ -45,7 +45,7 @@ fn run_in_shell(world: &World, command: &str) {
 
 /// Asserts that the finding exists and that the command it gives leaves no findings.
 #[track_caller]
-fn assert_found_and_mended(world: &World, name: &str, severity: &str) {
+fn assert_found_and_fixed(world: &World, name: &str, severity: &str) {
     let (_, findings) = doctor(world);
     let Some(finding) = findings.iter().find(|finding| finding["name"] == name) else {
         panic!("{name} is not among {findings:#?}");
@@ -55,27 +55,27 @@ fn assert_found_and_mended(world: &World, name: &str, severity: &str) {
     let prose = world.hook_program().arg("doctor").arg(world.server()).output().unwrap();
     let prose = text(&prose.stdout);
     assert!(prose.contains(&format!("{severity}: {name}: {}", finding["sentence"].as_str().unwrap())), "{prose}");
-    let mend = finding["mend"].as_str().unwrap_or_else(|| panic!("{finding:#}"));
-    assert!(prose.contains(&format!("\n  mend: {mend}\n")), "{prose}");
-    run_in_shell(world, mend);
+    let fix = finding["mend"].as_str().unwrap_or_else(|| panic!("{finding:#}"));
+    assert!(prose.contains(&format!("\n  mend: {fix}\n")), "{prose}");
+    run_in_shell(world, fix);
     let (_, left) = doctor(world);
-    assert!(left.iter().all(|finding| finding["name"] != name), "{mend}\n{left:#?}");
+    assert!(left.iter().all(|finding| finding["name"] != name), "{fix}\n{left:#?}");
     // The next push records the first by itself; a new fence has no refs yet.
     let is_left = |finding: &serde_json::Value| finding["name"] == "lease-moved" || finding["name"] == "guards-nothing";
-    assert!(left.iter().all(is_left), "{mend}\n{left:#?}");
+    assert!(left.iter().all(is_left), "{fix}\n{left:#?}");
 }
 
 /// Applies `damage` to a server that has been pushed to.
 #[track_caller]
-fn found_and_mended_by(git: &Git, name: &str, severity: &str, damage: impl FnOnce(&World)) {
+fn found_and_fixed_by(git: &Git, name: &str, severity: &str, damage: impl FnOnce(&World)) {
     let world = World::new(git);
     world.push_token("main", "5").assert_landed();
     assert_clean(&world);
     damage(&world);
     let before = tree(&world.server());
     doctor(&world);
-    assert!(tree(&world.server()) == before, "looking changes nothing");
-    assert_found_and_mended(&world, name, severity);
+    assert!(tree(&world.server()) == before, "reading changes nothing");
+    assert_found_and_fixed(&world, name, severity);
     world.push_token("main", "6").assert_landed();
     world.push(&["HEAD:refs/heads/unchecked"], &[]).assert_refused("FENCE-MISSING");
 }
@@ -87,31 +87,31 @@ fn mode(path: &Path, mode: u32) {
 #[test]
 fn bypassed_gate_is_found_and_fixed() {
     for git in gits() {
-        let mended = |name: &str, damage: &dyn Fn(&World)| found_and_mended_by(&git, name, "error", damage);
-        mended("hook-missing", &|world| fs::remove_file(world.hook("pre-receive")).unwrap());
-        mended("hook-not-executable", &|world| mode(&world.hook("pre-receive"), 0o644));
-        mended("hook-not-ours", &|world| world.write_hook("pre-receive", "exit 0"));
-        mended("hook-not-ours", &|world| {
+        let fixed = |name: &str, damage: &dyn Fn(&World)| found_and_fixed_by(&git, name, "error", damage);
+        fixed("hook-missing", &|world| fs::remove_file(world.hook("pre-receive")).unwrap());
+        fixed("hook-not-executable", &|world| mode(&world.hook("pre-receive"), 0o644));
+        fixed("hook-not-ours", &|world| world.write_hook("pre-receive", "exit 0"));
+        fixed("hook-not-ours", &|world| {
             fs::create_dir(world.hook("kept-by-git-fence")).unwrap();
             world.write_hook("kept-by-git-fence/pre-receive", "exit 1");
             world.write_hook("pre-receive", "exit 0");
         });
-        mended("hook-not-a-file", &|world| {
+        fixed("hook-not-a-file", &|world| {
             fs::remove_file(world.hook("pre-receive")).unwrap();
             fs::create_dir(world.hook("pre-receive")).unwrap();
         });
-        mended("program-missing", &|world| {
+        fixed("program-missing", &|world| {
             let gone = "#!/no/such/git-fence-hook pre-receive\n# git-fence: the gate of this repository\n";
             fs::write(world.hook("pre-receive"), gone).unwrap();
         });
-        mended("hook-missing", &|world| world.configure("core.hooksPath", world.path("other hooks").to_str().unwrap()));
-        mended("hook-missing", &|world| world.configure("core.hooksPath", "/dev/null"));
-        mended("hook-disabled", &|world| world.configure("hook.pre-receive.enabled", "false"));
-        mended("installed-twice", &|world| {
+        fixed("hook-missing", &|world| world.configure("core.hooksPath", world.path("other hooks").to_str().unwrap()));
+        fixed("hook-missing", &|world| world.configure("core.hooksPath", "/dev/null"));
+        fixed("hook-disabled", &|world| world.configure("hook.pre-receive.enabled", "false"));
+        fixed("installed-twice", &|world| {
             fs::create_dir(world.hook("pre-receive.d")).unwrap();
             fs::copy(world.hook("pre-receive"), world.hook("pre-receive.d/zz-git-fence")).unwrap();
         });
-        found_and_mended_by(&git, "push-options-off", "warning", |world| {
+        found_and_fixed_by(&git, "push-options-off", "warning", |world| {
             world.ok(world.git("server.git").args(["config", "receive.advertisePushOptions", "false"]));
         });
     }
@@ -120,33 +120,33 @@ fn bypassed_gate_is_found_and_fixed() {
 #[test]
 fn damaged_files_are_found_and_fixed() {
     for git in gits() {
-        let mended =
-            |name: &str, severity: &str, damage: &dyn Fn(&World)| found_and_mended_by(&git, name, severity, damage);
+        let fixed =
+            |name: &str, severity: &str, damage: &dyn Fn(&World)| found_and_fixed_by(&git, name, severity, damage);
         let log = |world: &World| world.fence_file("audit.jsonl");
-        mended("fence-not-writable", "error", &|world| mode(&log(world), 0o444));
-        mended("log-missing", "error", &|world| fs::remove_dir_all(world.fence_file("")).unwrap());
-        mended("log-lost", "error", &|world| fs::remove_file(log(world)).unwrap());
-        mended("log-cut", "error", &|world| {
+        fixed("fence-not-writable", "error", &|world| mode(&log(world), 0o444));
+        fixed("log-missing", "error", &|world| fs::remove_dir_all(world.fence_file("")).unwrap());
+        fixed("log-lost", "error", &|world| fs::remove_file(log(world)).unwrap());
+        fixed("log-cut", "error", &|world| {
             let lines = fs::read_to_string(log(world)).unwrap();
             fs::write(log(world), lines.lines().next().unwrap().to_owned() + "\n").unwrap();
         });
-        mended("log-damaged", "error", &|world| {
+        fixed("log-damaged", "error", &|world| {
             let lines = fs::read_to_string(log(world)).unwrap();
             fs::write(log(world), lines.replacen("log.begun", "log.bogus", 1)).unwrap();
         });
-        mended("log-damaged", "error", &|world| fs::write(log(world), "").unwrap());
-        mended("log-torn", "warning", &|world| {
+        fixed("log-damaged", "error", &|world| fs::write(log(world), "").unwrap());
+        fixed("log-torn", "warning", &|world| {
             let lines = fs::read_to_string(log(world)).unwrap();
             fs::write(log(world), lines + "{\"seq\":").unwrap();
         });
         for name in ["mutex", "writer", "state.json"] {
-            mended("fence-not-a-file", "error", &|world| {
+            fixed("fence-not-a-file", "error", &|world| {
                 let _ = fs::remove_file(world.fence_file(name));
                 std::os::unix::fs::symlink("/dev/null", world.fence_file(name)).unwrap();
                 world.push_token("main", "6").assert_refused("FENCE-BROKEN");
             });
         }
-        mended("checkpoint-damaged", "warning", &|world| fs::write(world.fence_file("state.json"), "{}").unwrap());
+        fixed("checkpoint-damaged", "warning", &|world| fs::write(world.fence_file("state.json"), "{}").unwrap());
     }
 }
 
@@ -164,7 +164,7 @@ fn files_of_another_owner_are_found_and_returned() {
 fn leftover_ref_locks_are_found_and_locks_in_use_are_not() {
     for git in gits() {
         for lock in ["refs/heads/main.lock", "refs/heads/a/b.lock", "packed-refs.lock", "reftable/tables.list.lock"] {
-            found_and_mended_by(&git, "lock-left", "error", |world| {
+            found_and_fixed_by(&git, "lock-left", "error", |world| {
                 let path = world.server().join(lock);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 let file = File::create(&path).unwrap();
@@ -178,16 +178,16 @@ fn leftover_ref_locks_are_found_and_locks_in_use_are_not() {
 #[test]
 fn misleading_settings_are_found_and_fixed() {
     for git in gits() {
-        let mended = |name: &str, severity: &str, key: &str, value: &str| {
-            found_and_mended_by(&git, name, severity, |world| world.configure(key, value));
+        let fixed = |name: &str, severity: &str, key: &str, value: &str| {
+            found_and_fixed_by(&git, name, severity, |world| world.configure(key, value));
         };
-        mended("setting-unreadable", "error", "fence.mode", "of");
-        mended("setting-unreadable", "error", "fence.deploy.wait", "2m");
-        mended("setting-unreadable", "error", "fence.De ploy.refs", "refs/heads/x");
-        mended("setting-unknown", "warning", "fence.mod", "observe");
-        mended("setting-unknown", "warning", "fence.repo.receivePack", "none");
-        mended("bounded-form", "warning", "fence.receivePack", "none");
-        mended("proc-receive", "warning", "receive.procReceiveRefs", "refs/heads");
+        fixed("setting-unreadable", "error", "fence.mode", "of");
+        fixed("setting-unreadable", "error", "fence.deploy.wait", "2m");
+        fixed("setting-unreadable", "error", "fence.De ploy.refs", "refs/heads/x");
+        fixed("setting-unknown", "warning", "fence.mod", "observe");
+        fixed("setting-unknown", "warning", "fence.repo.receivePack", "none");
+        fixed("bounded-form", "warning", "fence.receivePack", "none");
+        fixed("proc-receive", "warning", "receive.procReceiveRefs", "refs/heads");
     }
     let world = World::new(&any_git());
     world.configure("fence.tokenles", "allow");
@@ -255,9 +255,9 @@ fn private_program_is_found_if_other_users_push() {
     mode(&world.path("."), 0o700);
     assert_clean(&world);
     world.configure("core.sharedRepository", "group");
-    assert_found_and_mended(&world, "program-private", "warning");
+    assert_found_and_fixed(&world, "program-private", "warning");
     mode(&program, 0o750);
-    assert_found_and_mended(&world, "program-private", "warning");
+    assert_found_and_fixed(&world, "program-private", "warning");
 }
 
 #[test]
@@ -265,12 +265,12 @@ fn both_hooks_are_checked_behind_a_dispatcher() {
     let world = World::bare(&any_git(), &[]);
     fs::create_dir(world.hook("pre-receive.d")).unwrap();
     copy_program(fixture("dispatcher.sh"), &world.hook("pre-receive"));
-    assert_found_and_mended(&world, "hook-missing", "error");
+    assert_found_and_fixed(&world, "hook-missing", "error");
     world.push_token("main", "1").assert_landed();
     mode(&world.hook("pre-receive"), 0o644);
-    assert_found_and_mended(&world, "dispatcher-not-executable", "error");
+    assert_found_and_fixed(&world, "dispatcher-not-executable", "error");
     mode(&world.hook("pre-receive.d/zz-git-fence"), 0o644);
-    assert_found_and_mended(&world, "hook-not-executable", "error");
+    assert_found_and_fixed(&world, "hook-not-executable", "error");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn mark_behind_a_lease_is_found() {
     let lease = world.commit(&Agent::new("anna").lease(9, "held", "expired"));
     world.push(&[&format!("{lease}:refs/outside/object")], &[]).assert_landed();
     world.ok(world.git("server.git").args(["update-ref", "refs/fence/repo/lease", &lease]));
-    assert_found_and_mended(&world, "mark-behind-lease", "error");
+    assert_found_and_fixed(&world, "mark-behind-lease", "error");
     assert_eq!(world.mark(), 8);
     world.push_token("main", "8").assert_refused("FENCE-STALE");
     world.push_token("main", "9").assert_refused("FENCE-LEASE-REQUIRED");

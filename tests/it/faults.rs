@@ -304,7 +304,7 @@ fn push_whose_process_cannot_be_seen_is_waited_for_until_fence_wait() {
     let let_through = |line: &serde_json::Value| line["place"]["uptime_ms"].as_u64().unwrap();
     let accepted = world.events("push.accepted");
     let waited = let_through(&accepted[1]) - let_through(&accepted[0]);
-    assert!(waited >= 1000, "the one before had {waited} ms");
+    assert!(waited >= 1000, "the push in the slot had {waited} ms");
 }
 
 /// The waits of twelve pushes time out at the same moment: all refusals are recorded.

@@ -72,7 +72,7 @@ fn fresh_clone_fetches_only_the_tip_of_the_lease() {
             world.ok(&mut a.run(&[], "git push -q origin HEAD:refs/heads/b"));
             assert!(a.ok(&["push", "origin", "HEAD:refs/heads/c"]).starts_with("landed"));
             assert!(commits_of(&a) < 12, "{}", commits_of(&a));
-            assert_eq!(fs::read_to_string(a.path(".git/shallow")).ok(), own_shallow, "the user's clone is as it was");
+            assert_eq!(fs::read_to_string(a.path(".git/shallow")).ok(), own_shallow, "the user's clone is unchanged");
             assert!(!world.server().join("shallow").exists(), "and so is the server");
             world.ok(world.git("server.git").args(["fsck", "--strict"]));
             let all = world.ok(world.git("server.git").args(["rev-list", "--count", "refs/fence/repo/lease"]));

@@ -16,7 +16,7 @@ fn too_many_push_options_are_refused() {
         let option = format!("{long}{}", "7".repeat(60_000));
         let pushed = world.push(&["HEAD:refs/heads/main"], &[&option]);
         pushed.assert_refused("FENCE-MALFORMED");
-        assert!(pushed.text.len() < 2000, "long text is cut");
+        assert!(pushed.text.len() < 2000, "long text is truncated");
     }
     // Options of other programs are ignored.
     let theirs = format!("merge_request.description={}", "x".repeat(60_000));
@@ -77,7 +77,7 @@ fn invalid_ref_names_are_refused_and_never_become_paths() {
         let name = format!("refs/heads/{}", "x".repeat(length));
         let pushed = raw::push(&world, &[RawCommand::new(NULL, &tip, &name)], &[b"fence-token=5"]);
         assert!(!pushed.ok, "{length}");
-        assert!(pushed.remote.len() < 2_000, "long names are cut: {}", pushed.remote);
+        assert!(pushed.remote.len() < 2_000, "long names are truncated: {}", pushed.remote);
     }
     assert_eq!(world.mark(), 1);
     assert!(fs::metadata(world.fence_file("audit.jsonl")).unwrap().len() < 20_000, "and the log stays small");

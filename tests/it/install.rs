@@ -70,7 +70,7 @@ fn existing_hook_runs_first_and_is_restored_exactly() {
             format!("hooks/kept-by-git-fence/pre-receive|0|{}|.|fence-token=5", server.display())
         );
         world.push_token("main", "4").assert_refused("FENCE-STALE");
-        assert_eq!(runs(&world), 2, "also where the gate refuses afterwards");
+        assert_eq!(runs(&world), 2, "even if the gate refuses afterwards");
 
         uninstalled(&world);
         fs::remove_file(world.server().join("input")).unwrap();
@@ -300,7 +300,7 @@ fn killed_install_leaves_a_hook_and_is_completed_by_the_next() {
             killed += 1;
             let when = format!("killed at {call} number {at}");
             world.push(&["HEAD:refs/heads/main"], &[]).assert_landed();
-            assert_eq!(runs(&world), 1, "{when}: the hook that was there runs, by itself or kept");
+            assert_eq!(runs(&world), 1, "{when}: the existing hook runs, directly or as a kept hook");
             installed(&world, &["--observe"]);
             assert!(
                 world.hook_program().arg("doctor").arg(world.server()).output().unwrap().status.success(),
@@ -313,7 +313,7 @@ fn killed_install_leaves_a_hook_and_is_completed_by_the_next() {
             assert_eq!(without_pushes(&world), before, "{when}");
         }
     }
-    assert!(killed > 20, "only {killed} changes were seen: strace did not do its work");
+    assert!(killed > 20, "strace saw only {killed} changes");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn options_become_settings_once_and_uninstall_removes_them() {
 
         world.ok(world.git("server.git").args(["config", "fence.mode", "enforce"]));
         uninstalled(&world);
-        assert_eq!(get("fence.mode"), "enforce", "what somebody has changed since is theirs");
+        assert_eq!(get("fence.mode"), "enforce", "settings changed by others stay");
         world.ok(world.git("server.git").args(["config", "--unset", "fence.mode"]));
         assert_eq!(tree_without(&world.server(), &["fence", "objects", "refs"]), {
             let mut before = before;
@@ -398,7 +398,7 @@ fn gate_runs_last_behind_a_dispatcher_which_is_not_changed() {
         assert_eq!(without_pushes(&world), before);
         installed(&world, &["--layout", "bare"]);
         world.push_token("main", "2").assert_landed();
-        assert_eq!(runs(&world), 3, "kept as any other hook, the dispatcher still finds its directory");
+        assert_eq!(runs(&world), 3, "as a kept hook, the dispatcher still finds its directory");
     }
 }
 
@@ -475,7 +475,7 @@ fn hook_of_an_older_version_is_replaced() {
     let now = fs::read(&hook).unwrap();
     let old = "#!/no/such/git-fence-hook pre-receive\n# git-fence: the gate of this repository\n";
     fs::write(&hook, old).unwrap();
-    assert!(!world.push_token("main", "1").ok, "git cannot start it, and nothing gets through");
+    assert!(!world.push_token("main", "1").ok, "git cannot start it, and refuses the push");
     installed(&world, &[]);
     assert_eq!(fs::read(&hook).unwrap(), now);
     assert!(!world.hook("kept-by-git-fence").exists());
@@ -585,7 +585,7 @@ fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_nam
     let examined = text(&run(&["doctor"]).stdout);
     assert_eq!(examined.lines().filter(|line| line.starts_with("ok ")).count(), 198, "{examined}");
     assert_eq!(examined.lines().filter(|line| line.starts_with("error: ")).count(), 4, "{examined}");
-    assert!(tree(&all) == once, "looking changes nothing");
+    assert!(tree(&all) == once, "reading changes nothing");
     let gone = text(&run(&["uninstall"]).stdout);
     assert_eq!(gone.matches("  uninstalled").count(), 198, "{gone}");
     let nothing = world.hook_program().args(["install", "--recursive"]).arg(world.path("home")).output().unwrap();

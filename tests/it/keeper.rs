@@ -351,7 +351,7 @@ fn session_from_outside_the_pid_namespace_works_like_any_other() {
     let word = sh(place.path("left.pid"));
     let script = format!("{} & until [ -e {word} ]; do sleep 0.02; done; exit 3", place.stays("left"));
     let Some((output, said)) = run_in_pid_namespace(&place, &["--mount-proc"], &script) else { return };
-    assert_eq!(text(&output.stdout).trim(), "NSsid:\t0", "the session can be seen from inside: {said}");
+    assert_eq!(text(&output.stdout).trim(), "NSsid:\t0", "the session is visible from inside: {said}");
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("left a process behind"), "{said}");
     assert_eq!(place.outcome(), "ran");
@@ -386,7 +386,7 @@ fn sigterm_comes_first_and_sigkill_only_for_survivors() {
         let (code, said) = started.end();
         assert_eq!((code, place.outcome().as_str()), (Some(75), "lost"), "{said}");
         assert!(asked.exists(), "{said}");
-        assert!(!place.is_alive(command), "it is still there when run has ended");
+        assert!(!place.is_alive(command), "it is still alive after run has ended");
         assert!(!said.contains("behind"), "{said}");
     }
 }
@@ -405,7 +405,7 @@ fn processes_left_by_the_command_are_ended_and_reported() {
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("left 2 processes behind"), "{said}");
     for name in ["stubborn", "child"] {
-        assert!(!place.is_alive(place.pid(name)), "'{name}' is still there when run has ended");
+        assert!(!place.is_alive(place.pid(name)), "'{name}' is still alive after run has ended");
     }
     let word = sh(place.path("single.pid"));
     let script = format!("{} & until [ -e {word} ]; do sleep 0.02; done", place.stays("single"));
@@ -482,7 +482,7 @@ fn killing_the_keeper_ends_the_command_too() {
     assert_eq!(code, Some(137), "{said}");
     assert!(said.contains("the keeper of the command has died"), "{said}");
     for name in ["command", "child"] {
-        assert!(!place.is_alive(place.pid(name)), "'{name}' is still there when run has ended");
+        assert!(!place.is_alive(place.pid(name)), "'{name}' is still alive after run has ended");
     }
 }
 
@@ -542,7 +542,7 @@ fn ctrl_c_arrives_once() {
     let mut keyboard = started.stdin();
     let command = place.pid("command");
     keyboard.write_all(b"\x03").unwrap();
-    wait_until("the command has heard it", || count.exists());
+    wait_until("the command has received it", || count.exists());
     // Sent in the same way as a duplicate would have been, and after it.
     signal(parent_of(parent_of(command)), "HUP");
     let (code, said) = code_and_talk(&place);

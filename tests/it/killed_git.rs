@@ -70,7 +70,7 @@ fn word(path: &Path) -> String {
 }
 
 fn pid_in(path: &PathBuf) -> u32 {
-    wait_until("it has left word", || path.exists());
+    wait_until("it has written its file", || path.exists());
     fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
@@ -120,9 +120,9 @@ fn push_stops_when_its_git_is_killed() {
     push.kill_git();
     let ours = push.below.clone();
     let is_client = |pid: &&u32| !arguments(**pid).contains("slow");
-    wait_until("nobody is left of it", || ours.iter().filter(is_client).all(|pid| is_gone(*pid)));
+    wait_until("all its processes are gone", || ours.iter().filter(is_client).all(|pid| is_gone(*pid)));
     fs::write(go, "").unwrap();
-    wait_until("the server has seen the end of it", || ours.iter().all(|pid| is_gone(*pid)));
+    wait_until("the push is over on the server", || ours.iter().all(|pid| is_gone(*pid)));
     assert_eq!(world.server_ref("refs/heads/a"), None);
 }
 
@@ -149,9 +149,9 @@ fn killed_plain_push_under_a_lease_stops() {
     let (push, slow) = (pid_in(&inside), pid_in(&begun));
     signal(push, "KILL");
     let left = || below(run.git.id()).into_iter().any(|pid| arguments(pid).contains("remote-fence"));
-    wait_until("nobody is left of it", || !left());
+    wait_until("all its processes are gone", || !left());
     fs::write(go, "").unwrap();
-    wait_until("the server has seen the end of it", || is_gone(slow));
+    wait_until("the push is over on the server", || is_gone(slow));
     fs::write(world.path("end"), "").unwrap();
     wait_until("the run has ended", || agent.status()["exit_code"].is_number());
     assert_eq!(world.server_ref("refs/heads/a"), None);

@@ -161,7 +161,7 @@ fn kind_survives_rotation_checkpoints_and_repair() {
         }
         world.push(&many, &[]).assert_refused("FENCE-MISSING");
     }
-    assert!(world.fence_file("state.json").exists(), "no checkpoint is made");
+    assert!(world.fence_file("state.json").exists(), "no checkpoint is written");
     assert_eq!(kind_of(&world, "repo"), "own");
     lease.take(&bob, 6, "first").assert_refused("FENCE-LEASE-INVALID");
     // A log that is damaged at its end is accepted up to the last readable line.
@@ -219,5 +219,5 @@ fn lease_on_a_fence_with_own_tokens_is_ignored() {
     world.ok(world.hook_program().arg("install").arg(world.server()));
     let doctor = world.ok(world.hook_program().arg("doctor").arg(world.server()));
     assert!(doctor.starts_with("ok") && doctor.contains("note: lease-ignored: "), "{doctor}");
-    assert_eq!(world.mark(), 7, "nothing is taken over from it");
+    assert_eq!(world.mark(), 7, "nothing is adopted from it");
 }

@@ -118,7 +118,7 @@ fn every_command_reports_a_lost_lease() {
             assert_eq!(got, code, "{remote:?} {args:?}: {said}");
             assert!(said.contains("'bob' has it"), "{remote:?} {args:?}: {said}");
         }
-        assert_eq!(world.server_ref("refs/heads"), None, "nothing of it landed");
+        assert_eq!(world.server_ref("refs/heads"), None, "none of it landed");
         if remote == Remote::Gate {
             // Git itself has stopped the push, and the server's record still shows it.
             let refused = world.events("push.rejected");
@@ -369,7 +369,7 @@ fn programs_configured_for_the_remote_are_used_by_every_command() {
         (&["run", "--", "git", "push", "-q", "origin", "HEAD:next"], 5),
     ] {
         let before = used();
-        assert_eq!(connections(&a, args), 0, "{args:?} goes past them");
+        assert_eq!(connections(&a, args), 0, "{args:?} bypasses them");
         assert_eq!(used() - before, expected, "{args:?}");
     }
 }
@@ -416,7 +416,7 @@ fn two_records_of_the_same_second_are_two_objects() {
         let name = format!("refs/fence/repo/{part}");
         let (before, kept) = (world.server_ref(&name).unwrap(), fs::read(lease.join(file)).unwrap());
         let mut last = (String::new(), String::new());
-        wait_until("two of the same second", || {
+        wait_until("two records of the same second", || {
             world.ok(world.git("server.git").args(["update-ref", &name, &before]));
             fs::write(lease.join(file), &kept).unwrap();
             a.ok(&[step]);
@@ -514,7 +514,7 @@ fn unchanged_beat_expires_without_a_gate_whatever_its_deadline() {
     let ahead = a.fence(&["acquire", "--ttl", "1s"]).env("GIT_FENCE_CLOCK_OFFSET", "3600").output().unwrap();
     assert!(ahead.status.success());
     assert_eq!(b.code(&["acquire", "--skew", "0s"]).0, 11);
-    wait_until("the beat has stood still for long enough", || b.code(&["acquire", "--skew", "0s"]).0 == 0);
+    wait_until("the beat has been unchanged for long enough", || b.code(&["acquire", "--skew", "0s"]).0 == 0);
     assert_eq!(world.lease("Reason"), "expired");
 }
 
@@ -543,7 +543,7 @@ fn unusual_clones_work() {
             assert_eq!(code, 0, "{name}: {said}");
             assert!(world.server_ref(&format!("refs/heads/from-{name}")).is_some());
         }
-        assert!(fs::read_dir(a.path(".git/git-fence")).is_ok(), "worktrees share what is known of leases");
+        assert!(fs::read_dir(a.path(".git/git-fence")).is_ok(), "worktrees share the local lease state");
         assert_eq!(
             world.ok(a.git().args(["for-each-ref", "refs/fence", "refs/remotes/fence"])),
             "",
@@ -611,7 +611,7 @@ fn secret_is_in_no_process_arguments() {
     let trace = fs::read_to_string(&trace).unwrap();
     let ours: Vec<&str> = trace.lines().filter(|line| !line.contains("GIT_PUSH_OPTION_COUNT")).collect();
     assert!(ours.iter().any(|line| line.contains("receive-pack")));
-    assert!(!ours.iter().any(|line| line.contains(secret)), "it is in the trace of what was run");
+    assert!(!ours.iter().any(|line| line.contains(secret)), "the secret is in the trace");
     assert!(!fs::read_to_string(world.fence_file("audit.jsonl")).unwrap().contains(secret));
 }
 

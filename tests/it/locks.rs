@@ -90,7 +90,7 @@ fn readable_lock_file_is_found_and_restricted_by_the_next_push() {
     let said = text(&doctor.stdout);
     assert_eq!(doctor.status.code(), Some(1), "{said}");
     assert!(said.contains("warning: lock-readable: ") && said.contains("fence/mutex'"), "{said}");
-    assert!(!is_closed(), "looking changes nothing");
+    assert!(!is_closed(), "reading changes nothing");
     world.push_token("main", "6").assert_landed();
     assert!(is_closed());
     open();

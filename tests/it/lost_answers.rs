@@ -103,7 +103,7 @@ fn push_that_lands_after_its_connection_was_cut_is_reported_correctly() {
         let (code, said) = code_of(&push.wait_with_output().unwrap());
         fs::write(world.server().join("go"), "").unwrap();
         let receive_pack: u32 = fs::read_to_string(world.server().join("stalled")).unwrap().trim().parse().unwrap();
-        wait_until("the server is done with it", || !PathBuf::from(format!("/proc/{receive_pack}/exe")).exists());
+        wait_until("the server has finished", || !PathBuf::from(format!("/proc/{receive_pack}/exe")).exists());
         let landed = world.server_ref("refs/heads/slow").is_some();
         assert_eq!(landed, remote == Remote::Gate, "{said}");
         assert_eq!(code, if landed { 0 } else { 1 }, "{remote:?}: {said}");
@@ -162,7 +162,7 @@ fn silent_remote_leaves_settling_for_later() {
     // Either it could ask before the server went down, and knows, or it says that it does not know.
     assert!(code == 69 && said.contains("not known") || code == 0, "{code}: {said}");
     assert!(world.server_ref("refs/heads/main").is_some());
-    assert_eq!(a.ok(&["advance"]), "3", "the lost push had landed with 1, and left 2");
+    assert_eq!(a.ok(&["advance"]), "3", "the lost push landed with 1, and left 2");
 }
 
 /// The connection breaks while the server is still working, and the retry meets the lost push.
@@ -182,7 +182,7 @@ fn acquire_with_a_lost_answer_does_not_block_itself() {
         }
         let a = world.agent("a");
         let acquire = a.fence(&["acquire"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_until("the push is there", || once.exists());
+        wait_until("the push is running", || once.exists());
         signal(git_push_below(acquire.id()), "KILL");
         let (code, said) = code_of(&acquire.wait_with_output().unwrap());
         assert_eq!((code, said.lines().next()), (0, Some("1")), "{remote:?}: {said}");
@@ -332,7 +332,7 @@ fn run_with_a_lost_release_answer_still_counts_as_run() {
         let script = format!("printf 'lost\\ndown' >{plan}");
         let took = thread::scope(|scope| {
             let second = scope.spawn(|| {
-                wait_until("it is given back", || {
+                wait_until("it is released", || {
                     world.server_ref("refs/fence/repo/lease").is_some() && world.lease("State") == "released"
                 });
                 b.code(&["acquire"])
@@ -487,7 +487,7 @@ fn run_interrupted_while_acquiring_leaves_no_lease() {
         let (code, said) = code_of(&run.wait_with_output().unwrap());
         assert_eq!((code, a.status()["outcome"].as_str()), (143, Some("interrupted")), "{remote:?}: {said}");
         world.go();
-        wait_until("the first try is over", || !PathBuf::from(format!("/proc/{receive_pack}/exe")).exists());
+        wait_until("the first attempt is over", || !PathBuf::from(format!("/proc/{receive_pack}/exe")).exists());
         assert_eq!(world.lease("State"), "released", "{remote:?}: {said}");
     }
 }

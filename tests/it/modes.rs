@@ -282,7 +282,7 @@ fn setting_that_does_not_parse_closes_the_gate_and_is_named() {
         assert!(pushed.text.contains("fence.") && pushed.text.contains("git config --show-origin"), "{}", pushed.text);
         world.ok(world.git("server.git").args(["config", "--unset-all", key]));
     }
-    assert_eq!(world.events("push.rejected").len(), 5, "also these are on record");
+    assert_eq!(world.events("push.rejected").len(), 5, "these are recorded too");
     world.push_token("main", "5").assert_landed();
 }
 
@@ -317,7 +317,7 @@ fn observing_fence_does_not_open_an_enforcing_one() {
         let commit = world.commit("watched only");
         let refspec = format!("{commit}:refs/heads/watched/slow");
         let slow = Running::start(&mut world.push_command(&[&refspec], &[&format!("fence-token={observer}:8")]));
-        wait_until("the watched push stalls", || world.server().join("stalled").exists());
+        wait_until("the push in flight stalls", || world.server().join("stalled").exists());
         let options = both(999_999);
         world.push(&over_both, &[&options[0], &options[1]]).assert_refused("FENCE-JUMP");
         world.go();

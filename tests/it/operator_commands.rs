@@ -102,7 +102,7 @@ fn evicted_push_leaves_no_ref_locks() {
         let five = world.start_push("t5", "5");
         world.pid_in("stalled");
         let lock = world.server().join("refs/heads/t5.lock");
-        assert!(lock.exists(), "it holds the lock of its ref");
+        assert!(lock.exists(), "it holds its ref lock");
         let ran = run(&world, &["evict", "--reason", "it hangs"]);
         assert!(text(&ran.stdout).contains("has ended"), "{} {}", text(&ran.stdout), text(&ran.stderr));
         assert!(!five.wait().ok);
@@ -272,7 +272,7 @@ fn decisions_go_to_syslog_and_pushes_work_without_a_listener() {
     };
     let heard: Vec<String> = (0..3).map(|_| hear()).collect();
     assert!(heard[0].contains("token=\"2\"") && heard[0].contains("pusher=\"tester\""), "{heard:?}");
-    assert!(heard[1].contains("moved 1 of 1 refs"), "what git has updated, as soon as it says so: {heard:?}");
+    assert!(heard[1].contains("moved 1 of 1 refs"), "what git has updated, as soon as git reports it: {heard:?}");
     assert!(heard[2].starts_with("<84>1 ") && heard[2].contains("code=\"FENCE-STALE\""), "{heard:?}");
     // A listener that never reads blocks nobody.
     for token in 3..=40 {
@@ -322,9 +322,9 @@ fn repair_moves_the_changed_line_aside_and_overwrites_nothing() {
     fs::write(&log, changed).unwrap();
     let offset =
         whole.lines().take_while(|line| !line.contains("\"token\":2,")).map(|line| line.len() + 1).sum::<usize>();
-    fs::write(world.fence_file(&format!("torn-{offset}")), "of an earlier day").unwrap();
+    fs::write(world.fence_file(&format!("torn-{offset}")), "from an earlier day").unwrap();
     assert!(run(&world, &["repair", "--yes", "--reason", "somebody edited it"]).status.success());
-    assert_eq!(fs::read_to_string(world.fence_file(&format!("torn-{offset}"))).unwrap(), "of an earlier day");
+    assert_eq!(fs::read_to_string(world.fence_file(&format!("torn-{offset}"))).unwrap(), "from an earlier day");
     assert!(fs::read_to_string(world.fence_file(&format!("torn-{offset}-2"))).unwrap().contains("\"token\":9,"));
     assert!(!fs::read_to_string(&log).unwrap().contains("\"token\":9,"));
     world.assert_log_is_whole();

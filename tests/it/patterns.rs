@@ -64,13 +64,13 @@ fn doctor_warns_about_a_fence_that_guards_no_existing_ref() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("fence.trunk.refs", "refs/heads/mian");
-        assert_eq!(findings(&world), [], "where no ref exists yet, none is guarded");
+        assert_eq!(findings(&world), [], "if no ref exists yet, none is guarded");
         world.push_token("main", "5").assert_landed();
         let guards_nothing = |severity: &str| ("guards-nothing".to_owned(), severity.to_owned());
         assert_eq!(findings(&world), [guards_nothing("warning")]);
         world.configure("fence.trunk.refs", "refs/heads/main");
-        assert_eq!(findings(&world), [guards_nothing("note")], "one of two patterns is a slip, or for later");
+        assert_eq!(findings(&world), [guards_nothing("note")], "one of two patterns is a typo, or for later");
         world.ok(world.git("server.git").args(["config", "--unset", "fence.trunk.refs", "mian"]));
-        assert_eq!(findings(&world), [], "what is left for 'repo' is what it says by default");
+        assert_eq!(findings(&world), [], "'repo' guards its default refs");
     }
 }

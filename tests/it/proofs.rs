@@ -46,7 +46,7 @@ fn no_secret_is_in_any_push_option() {
         let options = fs::read_to_string(world.server().join("options")).unwrap();
         assert!(options.matches("=fence-token=").count() >= 3, "{options}");
         assert!(!options.contains("fence-holder") && !has_a_secret(&options), "{options}");
-        assert_eq!(world.events("lease.renewed").len(), 2, "it was heard of by its proofs");
+        assert_eq!(world.events("lease.renewed").len(), 2, "the proofs were accepted");
         assert_eq!(master.len(), 64);
         for (name, _, content) in crate::support::tree(&world.server()) {
             assert!(!text(&content).contains(&master), "{name}");
@@ -239,7 +239,7 @@ fn lease_acquired_by_the_previous_version_stays_valid_in_its_clone() {
         let trace = fs::read_to_string(&trace).unwrap();
         let ours: Vec<&str> = trace.lines().filter(|line| !line.contains("GIT_PUSH_OPTION_COUNT")).collect();
         assert!(ours.iter().any(|line| line.contains("receive-pack")));
-        assert!(!ours.iter().any(|line| line.contains(&secret)), "it is in the trace of what was run");
+        assert!(!ours.iter().any(|line| line.contains(&secret)), "the secret is in the trace");
         assert_eq!(world.lease("Format"), "1");
         // The next lease is acquired in the current format.
         a.ok(&["acquire"]);

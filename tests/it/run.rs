@@ -133,7 +133,7 @@ fn one_of_two_concurrent_runs_works_and_the_other_skips() {
                 let ended = run.end();
                 assert_eq!(ended.status.code(), Some(0), "{remote:?} {round}: {}", text(&ended.stderr));
             }
-            assert!(!both.exists(), "both were inside in round {round}");
+            assert!(!both.exists(), "both ran at once in round {round}");
             let outcomes = agents.each_ref().map(Agent::status);
             let ran = outcomes.iter().position(|status| status["outcome"] == "ran").expect("one ran");
             let other = &outcomes[1 - ran];
@@ -174,14 +174,14 @@ fn holder_that_slept_past_its_lease_is_refused_by_the_remote() {
             take_over(&next, &["--ttl", "60s"], &format!("{push} origin +HEAD:refs/heads/main"));
             let before = heads(&world);
             go(&world);
-            wait_until("the zombie has tried", || world.path("tried").exists());
+            wait_until("the stale holder has tried", || world.path("tried").exists());
             signal(keeper, "CONT");
             signal(run_pid, "CONT");
             let ended = run.end();
             let said = fs::read_to_string(said).unwrap();
             assert_eq!(ended.status.code(), Some(75), "{remote:?} {}\n{said}", text(&ended.stderr));
             assert_eq!(zombie.status()["outcome"], "lost", "{}", zombie.status());
-            assert_eq!(heads(&world), before, "{remote:?}: something of it landed\n{said}");
+            assert_eq!(heads(&world), before, "{remote:?}: a part of it landed\n{said}");
             assert_eq!(said.matches("code 0").count(), 0, "{remote:?}\n{said}");
             assert!(said.contains("lease") || said.contains("FENCE-STALE"), "{said}");
             let history = next.ok(&["log", "--json"]);
@@ -302,7 +302,7 @@ fn next_run_starts_when_the_lease_of_a_killed_run_expires() {
         let inside = world.path("inside");
         let script = format!("sh -c '{}; exec sleep 1000' & {}; wait", word(&grandchild), word(&inside));
         let run = Background::start(&mut first.run(&["--ttl", "3s"], &script));
-        wait_until("both are there", || inside.exists() && grandchild.exists());
+        wait_until("both are running", || inside.exists() && grandchild.exists());
         let pids = [&inside, &grandchild].map(|path| fs::read_to_string(path).unwrap().trim().to_owned());
         signal(run.pid(), "KILL");
         for pid in pids {
@@ -368,7 +368,7 @@ fn progress_is_sent_with_the_heartbeat() {
     let script =
         format!("until [ -e {} ]; do git fence progress 'page 3 of 9'; sleep 0.3; done", world.path("go").display());
     let run = Background::start(&mut agent.run(&["--ttl", "5s", "--stall-after", "20s"], &script));
-    wait_until("the beat tells", || {
+    wait_until("the beat shows the progress", || {
         let beat = world.git("server.git").args(["log", "-1", "--format=%B", "refs/fence/repo/beat"]).output().unwrap();
         text(&beat.stdout).contains("Fence-Progress: page 3 of 9")
     });
@@ -513,7 +513,7 @@ fn long_upload_lands_while_heartbeats_keep_the_lease_alive() {
         run.env("GIT_SSH_COMMAND", fixture("slow-ssh.py")).env("SLOW_BYTES_PER_SECOND", "30000");
         run.env("SLOW_SSH_LOG", world.path("connections"));
         let run = Background::start(&mut run);
-        wait_until("the upload has begun", || world.path("inside").exists());
+        wait_until("the upload has started", || world.path("inside").exists());
         // A client that asks meanwhile is told that it is held.
         let mut found_held = 0;
         let still_running = || agent.status()["outcome"] == "running";
@@ -548,14 +548,14 @@ fn command_that_ignores_sigterm_is_killed_when_its_lease_is_lost() {
             word(&world.path("inside"))
         );
         let run = Background::start(&mut agent.run(&["--ttl", "3s"], &script));
-        wait_until("both are there", || world.path("inside").exists() && world.path("child").exists());
+        wait_until("both are running", || world.path("inside").exists() && world.path("child").exists());
         other.ok(&["revoke", "--reason", "it hangs"]);
         let ended = run.end();
         assert_eq!(ended.status.code(), Some(75), "{remote:?}: {}", text(&ended.stderr));
         assert!(text(&ended.stderr).contains("it hangs"), "{}", text(&ended.stderr));
         for name in ["inside", "child"] {
             let pid = fs::read_to_string(world.path(name)).unwrap();
-            assert!(!Path::new("/proc").join(pid.trim()).join("exe").exists(), "{name} lives on");
+            assert!(!Path::new("/proc").join(pid.trim()).join("exe").exists(), "{name} is still alive");
         }
         assert_eq!(other.ok(&["acquire"]), "3");
     }
@@ -600,7 +600,7 @@ fn process_that_outlives_its_run_gets_no_lease_of_its_own() {
         take_over(&next, &[], "git push -q origin HEAD:main");
         let before = heads(&world);
         go(&world);
-        wait_until("it has tried everything", || tried.exists());
+        wait_until("it has made all attempts", || tried.exists());
         let said = fs::read_to_string(said).unwrap();
         assert_eq!(heads(&world), before, "{remote:?}\n{said}");
         assert_eq!(said.matches("code 0").count(), 0, "{remote:?}\n{said}");
@@ -626,5 +626,5 @@ fn run_waiting_for_a_silent_remote_can_be_ended_and_blocks_nobody() {
     assert_eq!(ended.status.code(), Some(143), "{}", text(&ended.stderr));
     assert_eq!(agent.status()["outcome"], "interrupted");
     let pid = fs::read_to_string(world.path("connected")).unwrap();
-    wait_until("what it started is gone", || !Path::new("/proc").join(pid.trim()).join("exe").exists());
+    wait_until("its children are gone", || !Path::new("/proc").join(pid.trim()).join("exe").exists());
 }

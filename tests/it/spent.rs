@@ -14,7 +14,7 @@ fn huge_token_on_a_forbidden_branch_locks_nobody_out_and_stays_usable() {
         world.push_token("main", "3").assert_landed();
         let declined = world.push_token("forbidden", "999999");
         assert!(!declined.ok && declined.text.contains("hook declined"), "{}", declined.text);
-        assert_eq!(world.mark(), 3, "the mark is where it was");
+        assert_eq!(world.mark(), 3, "the mark is unchanged");
         world.push_token("main", "4").assert_landed();
         world.push_token("main", "999999").assert_landed();
         assert_eq!(world.mark(), 999_999);
@@ -36,7 +36,7 @@ fn push_declined_after_the_gate_spends_nothing() {
         world.configure("receive.denyDeletes", "true");
         world.configure("transfer.hideRefs", "refs/heads/hidden");
         world.push_token("main", "1").assert_landed();
-        assert!(!world.push_token("main", "900").ok, "another root is no fast-forward");
+        assert!(!world.push_token("main", "900").ok, "another root is not a fast-forward");
         assert!(!world.push(&[":refs/heads/main"], &["fence-token=901"]).ok);
         assert!(!world.push_token("hidden", "902").ok);
         assert_eq!(world.mark(), 1);

@@ -29,7 +29,7 @@ fn post_receive_that_deletes_the_pushed_ref_revives_no_token() {
         world.write_hook("post-receive", TAKES_THE_BRANCH_AWAY);
         world.ok(world.hook_program().arg("install").arg(world.server()));
         world.push_token("queue/1", "7").assert_landed();
-        assert_eq!(world.server_ref("refs/heads/queue/1"), None, "it was taken away");
+        assert_eq!(world.server_ref("refs/heads/queue/1"), None, "it was deleted");
         assert_eq!(world.mark(), 7);
         world.push_token("queue/1", "6").assert_refused("FENCE-STALE");
         world.push_token("queue/2", "7").assert_refused("FENCE-STALE");
@@ -144,11 +144,11 @@ fn companion_on_a_full_disk_keeps_the_report_in_the_mutex_for_the_next_push() {
     without_room(&world);
     let pushed = world.push_token("main", "5");
     pushed.assert_landed();
-    assert_eq!(pushed.remote, "", "word of it was left: nothing to worry about");
+    assert_eq!(pushed.remote, "", "the report is in the mutex: nothing is broken");
     fs::write(world.hook("post-receive"), companion).unwrap();
-    assert_eq!(tokens_that_landed(&world), [1, 2, 3, 4], "there was no room for the fifth");
+    assert_eq!(tokens_that_landed(&world), [1, 2, 3, 4], "there was no space for the fifth");
     world.ok(world.git("server.git").args(["update-ref", "refs/heads/main", &before]));
-    assert_eq!(world.mark(), 5, "whoever only looks sees it too");
+    assert_eq!(world.mark(), 5, "read-only commands see it too");
     world.push_token("main", "5").assert_refused("FENCE-STALE");
     assert_eq!(tokens_that_landed(&world), [1, 2, 3, 4, 5]);
     world.assert_log_is_whole();
@@ -168,7 +168,7 @@ fn waiting_push_records_refs_that_a_stalled_push_has_moved() {
         let receive_pack = world.pid_in("stalled");
         assert!(world.server_ref("refs/heads/a").is_some(), "it has moved its first ref");
         let six = world.start_push("main", "6");
-        wait_until("what has landed is on record", || !world.events("push.landed").is_empty());
+        wait_until("the landing is recorded", || !world.events("push.landed").is_empty());
         assert_eq!(world.mark(), 5);
         // Deleted again, and the push dies without a report from git.
         world.ok(world.git("server.git").args(["update-ref", "-d", "refs/heads/a"]));
@@ -193,7 +193,7 @@ fn push_settled_too_early_is_recorded_as_landed_late() {
         let nine = world.start_push("late", "9");
         let go = world.go_in_the_end();
         world.pid_in("stalled");
-        wait_until("it is taken to be over", || world.push_token("main", "4").ok);
+        wait_until("it counts as over", || world.push_token("main", "4").ok);
         drop(go);
         nine.wait().assert_landed();
         let landed = world.events("push.landed");
@@ -242,7 +242,7 @@ fn post_receive_may_push_to_its_own_repository() {
 fn unguarded_pushes_and_pushes_in_off_mode_leave_no_line() {
     let world = World::new(&any_git());
     world.push(&["HEAD:refs/unguarded/x"], &[]).assert_landed();
-    assert_eq!(world.audit().len(), 1, "the log has begun, and nothing else");
+    assert_eq!(world.audit().len(), 1, "the log has its first line, and nothing else");
     world.configure("fence.mode", "off");
     world.push(&["HEAD:refs/heads/main"], &[]).assert_landed();
     let events: Vec<_> = world.audit().iter().map(|line| line["event"].as_str().unwrap().to_owned()).collect();
@@ -271,7 +271,7 @@ fn companion_killed_at_any_system_call_loses_nothing_and_blocks_nobody() {
     let killed = killed.count();
     println!("killed at {killed} of {} system calls", calls.len());
     assert!(killed > 60 && killed * 10 > calls.len() * 9, "killed at {killed} of {}", calls.len());
-    assert!(tokens_that_landed(&world).len() >= calls.len(), "each is on record as landed, but for the last perhaps");
+    assert!(tokens_that_landed(&world).len() >= calls.len(), "each is recorded as landed, except perhaps for the last");
     world.assert_log_is_whole();
 }
 
@@ -331,10 +331,10 @@ fn gate_without_its_companion_refuses_and_install_fixes_it() {
         assert_eq!(
             fs::read_to_string(world.server().join("theirs")).unwrap().lines().count(),
             3,
-            "theirs runs as well"
+            "the other hook runs as well"
         );
         world.ok(world.hook_program().arg("uninstall").arg(world.server()));
-        assert!(fs::read_to_string(world.hook("post-receive")).unwrap().contains("echo mine"), "and comes back");
+        assert!(fs::read_to_string(world.hook("post-receive")).unwrap().contains("echo mine"), "and is restored");
     }
 }
 

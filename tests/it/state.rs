@@ -61,7 +61,7 @@ fn untrusted_log_refuses_every_push_and_is_not_changed() {
         }
         assert_eq!(world.server_ref("refs/heads/main"), None, "{case}");
         assert!(!world.verify().status.success(), "{case}");
-        assert!(snapshot(&world.server().join("fence")) == before, "{case}: nothing may be touched");
+        assert!(snapshot(&world.server().join("fence")) == before, "{case}: nothing may change");
         fs::write(&log, &whole).unwrap();
     }
     // Without its checkpoint the log is read from the start, which shows its version.
@@ -280,7 +280,7 @@ fn lost_ref_list_refuses_instead_of_guessing() {
         fs::write(&plan, &kept).unwrap();
     }
     world.push_token("main", "5").assert_landed();
-    assert!(!plan.exists(), "what is settled needs no list");
+    assert!(!plan.exists(), "a settled push needs no ref list");
 }
 
 /// Copies the program to where everybody can run it, and gives the words that run it as somebody who is not root.
@@ -415,6 +415,6 @@ fn files_keep_the_permissions_and_owner_of_the_directory() {
     assert_eq!(mode(world.server().join("fence")), mode(world.server()));
     assert_eq!(mode(world.fence_file("audit.jsonl")), mode(world.server()) & 0o666);
     for lock in ["mutex", "writer"] {
-        assert_eq!(mode(world.fence_file(lock)), 0o660, "{lock}: nothing for those who may only read");
+        assert_eq!(mode(world.fence_file(lock)), 0o660, "{lock}: no access for readers");
     }
 }

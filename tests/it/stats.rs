@@ -47,7 +47,7 @@ fn busy_world() -> World {
     let both = ["HEAD:refs/heads/both", "HEAD:refs/heads/deploy/a"];
     world.push(&both, &["fence-token=repo:6", "fence-token=deploy:9"]).assert_landed();
     world.write_hook("update", "exit 1");
-    assert!(!world.push_token("main", "7").ok, "declined after the gate has let it through");
+    assert!(!world.push_token("main", "7").ok, "declined after the gate has admitted it");
     fs::remove_file(world.hook("update")).unwrap();
     world.companion_never_runs();
     world.push_token("main", "8").assert_landed();
@@ -156,7 +156,7 @@ fn parse_prometheus(page: &str) -> Vec<Sample> {
     let (mut helped, mut family) = (String::new(), String::new());
     for line in page.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
-            helped = help.split_once(' ').expect("a help has words").0.to_owned();
+            helped = help.split_once(' ').expect("a HELP line has text").0.to_owned();
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').unwrap();
             assert!(is_name(name) && name == helped, "{line}");
@@ -189,7 +189,7 @@ fn parse_labels(text: &str) -> (BTreeMap<String, String>, &str) {
                 (_, '\\') => value.push(match chars.next().unwrap().1 {
                     'n' => '\n',
                     c @ ('\\' | '"') => c,
-                    c => panic!("\\{c} is no escape"),
+                    c => panic!("\\{c} is not an escape"),
                 }),
                 (_, c) => value.push(c),
             }
@@ -267,7 +267,7 @@ fn stats_handles_no_repository_no_log_damage_and_a_closed_pipe() {
     fs::write(&log, fs::read_to_string(&log).unwrap().replacen("tester", "nobody", 1)).unwrap();
     let ran = stats(&world, &["--prometheus"], &world.server());
     assert_eq!(ran.status.code(), Some(1));
-    assert_eq!(text(&ran.stdout), "", "figures of a log that cannot be trusted are not given");
+    assert_eq!(text(&ran.stdout), "", "no figures are printed for a log that cannot be trusted");
     assert!(text(&ran.stderr).contains("has been changed"), "{}", text(&ran.stderr));
 }
 

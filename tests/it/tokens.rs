@@ -56,7 +56,7 @@ fn five_lands_then_older_equal_missing_and_malformed_tokens_are_refused_and_six_
             .filter(|line| ["push.accepted", "push.rejected"].contains(&line["event"].as_str().unwrap()))
             .map(|line| (line["event"].to_string(), line["code"].as_str().unwrap_or("").to_owned()))
             .collect();
-        assert_eq!(decided.len(), 2 + 2 + 1 + malformed.len() + 1, "each decision is on record once");
+        assert_eq!(decided.len(), 2 + 2 + 1 + malformed.len() + 1, "each decision is recorded once");
         let count = |code: &str| decided.iter().filter(|(_, found)| found == code).count();
         assert_eq!(count("FENCE-MALFORMED"), malformed.len());
         assert_eq!((count("FENCE-STALE"), count("FENCE-MISSING"), count("FENCE-AMBIGUOUS"), count("")), (2, 1, 1, 2));
@@ -114,7 +114,7 @@ fn truncated_tail_is_found_by_verify_and_by_the_next_push() {
         assert!(!verified.status.success(), "{keep} of {} bytes", whole.len());
         assert!(text(&verified.stderr).contains("cut off"), "{}", text(&verified.stderr));
         world.push_token("main", "9").assert_refused("FENCE-BROKEN");
-        assert_eq!(fs::read(&path).unwrap().len(), keep, "a damaged log is not touched");
+        assert_eq!(fs::read(&path).unwrap().len(), keep, "a damaged log is not changed");
     }
     fs::write(&path, &whole).unwrap();
     world.push_token("main", "9").assert_landed();

@@ -78,7 +78,7 @@ fn repository_of_an_earlier_version_is_upgraded_only_by_install() {
 
         world.push_token("main", "6").assert_refused("FENCE-STALE");
         world.push_token("main", "7").assert_landed();
-        assert!(fs::read_to_string(world.fence_file("audit.jsonl")).unwrap().starts_with(&before), "the log goes on");
+        assert!(fs::read_to_string(world.fence_file("audit.jsonl")).unwrap().starts_with(&before), "the log continues");
         let settled: Vec<(u64, u64)> = world
             .events("push.settled")
             .iter()

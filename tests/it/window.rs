@@ -71,7 +71,7 @@ fn naive_hook_lets_the_stalled_push_land_after_the_newer_one() {
         for stall in [Stall::SlowUpdateHook, Stall::StoppedReceivePack] {
             for door in [Door::Naive, Door::NaiveBehindDispatcher] {
                 let (_, moved) = five_stalls_and_six_comes(&git, door, stall);
-                assert_eq!(moved, [6, 5], "the suite cannot see the window: {git:?} {stall:?} {door:?}");
+                assert_eq!(moved, [6, 5], "the test does not detect the window: {git:?} {stall:?} {door:?}");
             }
         }
     }
@@ -174,7 +174,7 @@ fn refs_move_in_token_order_and_every_verdict_is_true_for_64_shuffled_pushes() {
             }
             assert_eq!(Some(world.mark()), moved.last().copied());
             let decided = world.events("push.accepted").len() + world.events("push.rejected").len();
-            assert_eq!(decided, 64, "each decision is on record once");
+            assert_eq!(decided, 64, "each decision is recorded once");
             world.assert_log_is_whole();
         }
     }
@@ -191,5 +191,5 @@ fn naive_hook_moves_refs_out_of_token_order_under_concurrency() {
         push_with_eight_pushers(&world, (1..=64).collect());
         story::has_gone_back(&story::tokens_moved(&world))
     });
-    assert!(gone_back, "the suite cannot see refs move out of token order");
+    assert!(gone_back, "the test does not detect refs that move out of token order");
 }

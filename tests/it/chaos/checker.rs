@@ -59,7 +59,7 @@ pub(crate) struct Planned {
 
 /// A ref that was reset or deleted, not by a push: by a hook of the server, or by a local writer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PutBack {
+pub(crate) struct Reset {
     pub(crate) name: String,
     /// Its value until then, verified by git.
     pub(crate) from: String,
@@ -86,7 +86,7 @@ pub(crate) struct Settled {
     /// `push.settled`. A `push.landed` adds to it.
     pub(crate) is_end: bool,
     /// Settled from git's report; otherwise by comparing refs.
-    pub(crate) is_gits_word: bool,
+    pub(crate) is_reported: bool,
 }
 
 /// Everything that is known about a run.
@@ -96,7 +96,7 @@ pub(crate) struct History {
     pub(crate) moves: Vec<Move>,
     /// The number of the first transaction that found a ref (its name) with a value.
     pub(crate) first_seen: BTreeMap<(String, String), usize>,
-    pub(crate) put_back: Vec<PutBack>,
+    pub(crate) resets: Vec<Reset>,
     /// None if the hook keeps no log.
     pub(crate) log: Option<(Vec<Decision>, Vec<Settled>)>,
     /// The final marks, of fences where only pushes raise them.
@@ -158,13 +158,13 @@ impl Violation {
             Violation::TokenOrder { .. } => "refs move in token order",
             Violation::StaleAfterNewer { .. } => "nothing stale after newer",
             Violation::SpentUnlessMoved { .. } | Violation::Mark { .. } => "spent if and only if moved",
-            Violation::OtherCount { .. } => "the log says how many refs moved",
+            Violation::OtherCount { .. } => "the log has the number of moved refs",
             Violation::NotLoggedOnce { .. } | Violation::OtherCode { .. } => "every decision is logged once",
             Violation::NotSettledOnce { .. } => "every push is settled once",
-            Violation::LandedIsNotThere { .. } => "what landed is there",
-            Violation::RefusedIsThere { .. } => "what was refused is not there",
-            Violation::MovedWithoutRoom { .. } => "nothing moves that cannot be put on record",
-            Violation::LeaseWentBack { .. } => "a lease's counter never goes back",
+            Violation::LandedIsNotThere { .. } => "a ref reported as landed has moved",
+            Violation::RefusedIsThere { .. } => "a ref reported as refused has not moved",
+            Violation::MovedWithoutRoom { .. } => "nothing moves that cannot be recorded",
+            Violation::LeaseWentBack { .. } => "a lease's counter never decreases",
         }
     }
 }
@@ -244,9 +244,9 @@ fn claims<'a>(push: &'a Push, history: &'a History) -> impl Iterator<Item = Viol
     push.told.iter().filter_map(|(name, told)| {
         let moved = history.moves.iter().find(|m| m.push == push.id && m.name == *name);
         let is_there = moved.is_some();
-        let put_back = |m: &Move| history.put_back.iter().any(|back| back.name == *name && back.from == m.new);
+        let is_reset = |m: &Move| history.resets.iter().any(|back| back.name == *name && back.from == m.new);
         match told {
-            Told::NotThere if moved.is_some_and(|m| !put_back(m)) => {
+            Told::NotThere if moved.is_some_and(|m| !is_reset(m)) => {
                 Some(Violation::RefusedIsThere { push: push.id, name: name.clone() })
             }
             Told::Landed if !is_there => Some(Violation::LandedIsNotThere { push: push.id, name: name.clone() }),
@@ -290,7 +290,7 @@ fn record(push: &Push, history: &History, mistaken: &[&Settled]) -> Vec<Violatio
         if mistaken.iter().any(|end| end.accepted == decision.seq) {
             continue;
         }
-        is_exact &= ends.iter().all(|end| end.is_gits_word) || !is_disturbed(decision, &history.put_back);
+        is_exact &= ends.iter().all(|end| end.is_reported) || !is_disturbed(decision, &history.resets);
         said += lines().map(|line| line.moved).max().unwrap_or(0);
         spent.extend(lines().flat_map(|line| &line.spent).collect::<BTreeSet<_>>());
     }
@@ -312,19 +312,19 @@ fn record(push: &Push, history: &History, mistaken: &[&Settled]) -> Vec<Violatio
 pub(crate) fn spent_for_nothing(history: &History) -> Vec<&Settled> {
     let Some((decisions, settled)) = &history.log else { return Vec::new() };
     let has_moved = |push: u64| history.moves.iter().any(|m| m.push == push);
-    let is_taken = |planned: &Planned| history.put_back.iter().any(|b| b.name == planned.name && b.from == planned.old);
+    let is_taken = |planned: &Planned| history.resets.iter().any(|b| b.name == planned.name && b.from == planned.old);
     let in_doubt =
         decisions.iter().filter(|d| d.code.is_none() && !has_moved(d.push) && d.planned.iter().any(is_taken));
     let in_doubt: BTreeSet<u64> = in_doubt.map(|decision| decision.seq).collect();
-    let by_refs = settled.iter().filter(|line| line.is_end && line.moved > 0 && !line.is_gits_word);
+    let by_refs = settled.iter().filter(|line| line.is_end && line.moved > 0 && !line.is_reported);
     by_refs.filter(|end| in_doubt.contains(&end.accepted)).collect()
 }
 
 /// Whether a ref of this push was reset, from the value that the gate read or from the pushed one. Then the refs
 /// do not show how many moved, and only git's report is exact.
-fn is_disturbed(decision: &Decision, put_back: &[PutBack]) -> bool {
+fn is_disturbed(decision: &Decision, resets: &[Reset]) -> bool {
     let is_touched = |planned: &Planned| {
-        put_back.iter().any(|b| b.name == planned.name && (b.from == planned.old || b.from == planned.new))
+        resets.iter().any(|b| b.name == planned.name && (b.from == planned.old || b.from == planned.new))
     };
     decision.planned.iter().any(is_touched)
 }

@@ -234,7 +234,7 @@ fn unsynced_writes_are_lost_on_power_loss() {
     take(format!("rename(\"{fresh}\", \"{log}\") = 0"));
     assert_eq!(disk.after(Loss::Nothing)["log"], b"new\n");
     assert_eq!(disk.after(Loss::Everything)["log"], b"one\n");
-    assert_eq!(disk.after(Loss::Content)["log"], b"", "the name without what it stands for");
+    assert_eq!(disk.after(Loss::Content)["log"], b"", "the name without its content");
     assert_eq!(disk.after(Loss::Half)["log"], b"ne");
     disk.take(&format!("fsync(4<{log}>) = 0"));
     assert_eq!(disk.after(Loss::Content)["log"], b"new\n");

@@ -144,7 +144,7 @@ obey() {
         done
         [ "$receive_pack" -gt 1 ] || continue
         client=$(cut -d' ' -f4 "/proc/$receive_pack/stat")
-        # A receive-pack whose client is gone is somebody else's child.
+        # A receive-pack whose client is gone has another parent.
         tr '\0' ' ' <"/proc/$client/cmdline" | grep -q ' push \|send-pack\|remote-fence' || client=$receive_pack
         . "./orders/done-$point-$word"
     done
@@ -156,16 +156,16 @@ obey() {
 /// The commit, or the name of the deleted ref, decides which ones, so that a seed is reproducible. A ref is changed
 /// only from the value that this push has set: a ref that another push has moved is not touched in any case.
 const UNDO: &str = r#"
-put_back() {
+undo_with() {
     done=$1; shift
-    CHAOS_PUTS_BACK=1 git update-ref "$@" 2>/dev/null && echo "$done by post-receive" >>faults
+    CHAOS_RESETS=1 git update-ref "$@" 2>/dev/null && echo "$done by post-receive" >>faults
 }
 undo() {
-    case $3 in refs/heads/gone/*[2468]) put_back 'put back' "$3" "$1" "$2"; return;; refs/heads/gone/*) return;; esac
+    case $3 in refs/heads/gone/*[2468]) undo_with 'reset' "$3" "$1" "$2"; return;; refs/heads/gone/*) return;; esac
     case $3 in refs/heads/*) ;; *) return;; esac
     case $2/$1 in
-        [0-7]*/0000000000*|8*) put_back 'taken away' -d "$3" "$2";;
-        [0-7]*) put_back 'put back' "$3" "$1" "$2";;
+        [0-7]*/0000000000*|8*) undo_with 'deleted' -d "$3" "$2";;
+        [0-7]*) undo_with 'reset' "$3" "$1" "$2";;
     esac
 }
 "#;
@@ -195,10 +195,10 @@ pub(crate) fn listen(world: &World, before_gate: bool) {
          moves=$(cat) || exit 1\n\
          if [ $1 = prepared ]; then\n\
          seen=$(git for-each-ref --format='at %(objectname) %(refname)' refs/heads/raw refs/heads/leased) || exit 1\n\
-         kind=transaction; [ -z \"$CHAOS_PUTS_BACK\" ] || kind=put-back\n\
+         kind=transaction; [ -z \"$CHAOS_RESETS\" ] || kind=put-back\n\
          printf '%s\\n%s\\n%s\\nend\\n' $kind \"$moves\" \"$seen\" >>moves\n\
          fi\n\
-         [ -z \"$CHAOS_PUTS_BACK\" ] || exit 0\n\
+         [ -z \"$CHAOS_RESETS\" ] || exit 0\n\
          obey $1 $(echo \"$moves\" | cut -d' ' -f2); exit 0",
     );
 }

@@ -1,7 +1,7 @@
 //! The history of a run, read from the traces that git, the gate and the clients have left.
 
 use super::{
-    checker::{Decision, History, Move, Planned, PutBack, Settled},
+    checker::{Decision, History, Move, Planned, Reset, Settled},
     pushers::Field,
 };
 use crate::support::World;
@@ -16,7 +16,7 @@ const LEASE: &str = "refs/fence/leased/lease";
 #[derive(Debug, Default)]
 struct Transaction {
     /// Not a push: a local writer, or a hook that undoes one.
-    puts_back: bool,
+    is_reset: bool,
     /// The updates that git had locked, with the old values verified.
     planned: Vec<Planned>,
     seen: BTreeMap<String, String>,
@@ -35,8 +35,8 @@ fn transactions(world: &World) -> Vec<Transaction> {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["transaction" | "put-back"] => {
-                assert!(open.planned.is_empty(), "blocks of different pushes have mixed");
-                open.puts_back = words[0] == "put-back";
+                assert!(open.planned.is_empty(), "blocks of different pushes are mixed");
+                open.is_reset = words[0] == "put-back";
             }
             ["end"] => found.push(std::mem::take(&mut open)),
             ["at", value, name] => {
@@ -64,8 +64,8 @@ fn moved(transactions: &[Transaction], last: &BTreeMap<String, String>) -> HashS
     were.extend(last.iter().map(|(name, value)| (name.clone(), value.clone())));
     // A deleted ref stays deleted, because each of these names belongs to one push; or a hook undid it, which creates
     // the ref only if git finds none.
-    let of_kind = |puts_back: bool| {
-        transactions.iter().filter(move |transaction| transaction.puts_back == puts_back).flat_map(|t| &t.planned)
+    let of_kind = |is_reset: bool| {
+        transactions.iter().filter(move |transaction| transaction.is_reset == is_reset).flat_map(|t| &t.planned)
     };
     let gone = of_kind(false).filter(|planned| planned.new.is_empty() && !last.contains_key(&planned.name));
     let undone = of_kind(true).filter(|planned| planned.old.is_empty() && !planned.new.is_empty());
@@ -123,7 +123,7 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
     let raw_tokens = field.tokens.lock().unwrap();
     let mut moves: Vec<Move> = Vec::new();
     let mut lease = Vec::new();
-    for (at, transaction) in transactions.iter().enumerate().filter(|(_, transaction)| !transaction.puts_back) {
+    for (at, transaction) in transactions.iter().enumerate().filter(|(_, transaction)| !transaction.is_reset) {
         for planned in transaction.planned.iter().filter(is_moved) {
             if planned.name == LEASE {
                 lease.extend(lease_tokens.get(&planned.new));
@@ -155,12 +155,11 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
     let mut pushes = field.pushes.lock().unwrap().clone();
     pushes.sort_by_key(|push| push.id);
     let log = has_log.then(|| read_log(world, &commits));
-    let put_back = transactions.iter().filter(|transaction| transaction.puts_back).flat_map(|t| &t.planned);
-    let put_back = put_back.filter(|planned| planned.old != planned.new);
-    let put_back =
-        put_back.map(|Planned { name, old, .. }| PutBack { name: name.clone(), from: old.clone() }).collect();
+    let resets = transactions.iter().filter(|transaction| transaction.is_reset).flat_map(|t| &t.planned);
+    let resets = resets.filter(|planned| planned.old != planned.new);
+    let resets = resets.map(|Planned { name, old, .. }| Reset { name: name.clone(), from: old.clone() }).collect();
     let (first_seen, marks) = (first_seen(&transactions), [("repo".to_owned(), mark(world, has_log))].into());
-    History { pushes, moves, first_seen, put_back, log, marks, lease }
+    History { pushes, moves, first_seen, resets, log, marks, lease }
 }
 
 /// The values that pushes have set according to the log so far. A line that is being written is left out.
@@ -217,7 +216,7 @@ fn read_log(world: &World, commits: &BTreeMap<String, u64>) -> (Vec<Decision>, V
                     moved: number("moved") as usize,
                     spent,
                     is_end: event == "push.settled",
-                    is_gits_word: line["evidence"] == "reported",
+                    is_reported: line["evidence"] == "reported",
                 });
             }
             _ => {}

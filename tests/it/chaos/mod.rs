@@ -58,13 +58,13 @@ impl Report {
         println!("seed {seed}: {} pushes ({leased} under a lease) in {took:.0} s", history.pushes.len());
         let of_leases = history.pushes.iter().filter(|push| push.leased);
         let landed_leased = of_leases.filter(|p| p.told.values().any(|told| *told == Told::Landed)).count();
-        println!("  moved      {:>6} refs; {landed_leased} were told so under a lease", history.moves.len());
+        println!("  moved      {:>6} refs; {landed_leased} clients under a lease were told so", history.moves.len());
         let (landed, refused, nothing) = (told(Told::Landed), told(Told::Refused), told(Told::Nothing));
         println!("  told       {landed:>6} landed, {refused} refused, {nothing} nothing");
         let of_kind =
             |kind: &str| faults.iter().filter(|(name, _)| name.starts_with(kind)).map(|(_, n)| n).sum::<u64>();
         println!(
-            "  faults     {:>6}: {} stops, {} kills, {} cuts, {} slow hooks, {} without room, {} restarts, {} undone",
+            "  faults     {:>6}: {} stops, {} kills, {} disconnects, {} slow hooks, {} full disks, {} restarts, {} resets",
             faults.values().sum::<u64>(),
             of_kind("stop"),
             of_kind("kill"),
@@ -72,13 +72,13 @@ impl Report {
             of_kind("slow"),
             of_kind("no room") + of_kind("disk"),
             of_kind("restart"),
-            of_kind("put back") + of_kind("taken away")
+            of_kind("reset") + of_kind("deleted")
         );
         faults.iter().for_each(|(fault, count)| println!("  {count:>6} {fault}"));
         let mut codes: BTreeMap<&str, u64> = BTreeMap::new();
         history.pushes.iter().filter_map(|p| p.code.as_deref()).for_each(|code| *codes.entry(code).or_default() += 1);
-        println!("  codes      {codes:?}, of them {} not on record", history.unlogged());
-        println!("  in doubt   {:>6} tokens spent for nothing", checker::spent_for_nothing(history).len());
+        println!("  codes      {codes:?}, {} of them not recorded", history.unlogged());
+        println!("  in doubt   {:>6} tokens spent without a known move", checker::spent_for_nothing(history).len());
         println!("  violations {:>6}", violations.len());
         let mut rules: BTreeMap<&str, u64> = BTreeMap::new();
         violations.iter().for_each(|violation| *rules.entry(violation.rule()).or_default() += 1);
@@ -119,7 +119,7 @@ fn run(guard: Guard, seed: u64, pushes: u64) -> Report {
     let janitor = thread::scope(|scope| {
         let monkey = scope.spawn(|| monkey::strike(&field, disk.as_ref(), &over));
         let (field, over) = (&field, &over);
-        let writer = has_log.then(|| scope.spawn(|| writers::put_back(field, over)));
+        let writer = has_log.then(|| scope.spawn(|| writers::reset_refs(field, over)));
         let raw = (0..4).map(|lane| scope.spawn(move || field.push_raw(lane)));
         let raw: Vec<_> = raw.collect();
         let leased = agents.iter().zip(100..).map(|(agent, lane)| scope.spawn(move || field.push_leased(agent, lane)));
@@ -132,7 +132,7 @@ fn run(guard: Guard, seed: u64, pushes: u64) -> Report {
         janitor
     });
     // A push that lost its client may still be in flight.
-    wait_until("all is quiet", || processes::below(&world.path(".")).is_empty());
+    wait_until("everything is idle", || processes::below(&world.path(".")).is_empty());
     println!("{} ref locks of killed processes were removed", janitor.removed);
     if has_log {
         settle(&world);
@@ -159,7 +159,7 @@ fn keep(world: &World, seed: u64) {
     let files =
         ["said", "server.git/moves", "server.git/faults", "server.git/packed-refs", "server.git/fence/audit.jsonl"];
     Command::new("cp").arg("-r").args(files.map(|name| world.path(name))).arg(&kept).status().unwrap();
-    println!("what it was read from is kept in {}", kept.display());
+    println!("the evidence is kept in {}", kept.display());
 }
 
 /// Two more pushes without faults: they settle the rest on both fences, and the log is intact.
@@ -215,8 +215,8 @@ fn long_run_breaks_no_promise() {
 #[test]
 fn naive_hook_breaks_promises_under_the_same_faults() {
     let report = run(Guard::Naive, seed(), 120);
-    assert!(report.has("refs move in token order"), "the checker cannot see refs move out of order");
-    assert!(report.has("nothing stale after newer"), "the checker cannot see the window");
+    assert!(report.has("refs move in token order"), "the checker does not detect refs that move out of order");
+    assert!(report.has("nothing stale after newer"), "the checker does not detect the window");
 }
 
 /// The same, with a gate where the next push settles a push: it does not see that a ref had moved and was reset.
@@ -226,8 +226,8 @@ fn gate_without_companion_breaks_promises_under_the_same_faults() {
     let seed = seed();
     let comes_back = |n: u64| {
         let report = run(Guard::WithoutCompanion, seed + n, 120);
-        assert!(report.has("spent if and only if moved"), "the checker cannot see a record that lies");
+        assert!(report.has("spent if and only if moved"), "the checker does not detect a wrong record");
         report.has("refs move in token order")
     };
-    assert!((0..5).any(comes_back), "the checker cannot see a token come back");
+    assert!((0..5).any(comes_back), "the checker does not detect a revived token");
 }

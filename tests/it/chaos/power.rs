@@ -246,7 +246,7 @@ fn the_power_goes_during(scene: Scene, writer: Writer) {
     assert_eq!(
         disk.after(Loss::Nothing),
         files_in(&after.join("fence")),
-        "{scene:?}: the small disk is not the real one"
+        "{scene:?}: the model of the disk differs from the real directory"
     );
 
     let mut tried: BTreeMap<Loss, u64> = BTreeMap::new();
@@ -274,12 +274,19 @@ fn the_power_goes_during(scene: Scene, writer: Writer) {
         }
         seen.push((accepted, files));
     }
-    println!("{scene:?}, {writer:?}: {calls} writes, the power went {} times: {tried:?}", tried.values().sum::<u64>());
+    println!(
+        "{scene:?}, {writer:?}: {calls} writes, the power failed {} times: {tried:?}",
+        tried.values().sum::<u64>()
+    );
     assert!(tried.len() > 3, "{scene:?}: {tried:?}");
     let checkpoint = "state.json".bytes().map(|b| format!("\\x{b:02x}")).collect::<String>();
     let makes_one = traces[1].lines().any(|line| line.starts_with("rename") && line.contains(&checkpoint));
     assert_eq!(makes_one, matches!(scene, Scene::SettledWithCheckpoint), "{scene:?}");
-    assert_eq!(had_word, [true, writer == Writer::Companion], "{scene:?}: word of it is there, and is lost");
+    assert_eq!(
+        had_word,
+        [true, writer == Writer::Companion],
+        "{scene:?}: a report in the mutex is present, and is lost"
+    );
 }
 
 #[test]

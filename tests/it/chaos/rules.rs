@@ -1,6 +1,6 @@
 //! Tests of the checker, on handmade histories: each rule is broken once, and the checker detects it.
 
-use super::checker::{Decision, History, Move, Planned, Push, PutBack, Settled, Told, Violation, check};
+use super::checker::{Decision, History, Move, Planned, Push, Reset, Settled, Told, Violation, check};
 
 fn a_move(push: u64, token: u64, name: &str, seen: &[(&str, &str)]) -> Move {
     let seen = seen.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -28,7 +28,7 @@ fn refused(id: u64, code: &str) -> Push {
 
 fn settled(accepted: u64, moved: usize) -> Settled {
     let spent = (moved > 0).then(|| "repo".to_owned()).into_iter().collect();
-    Settled { accepted, token: 0, moved, spent, is_end: true, is_gits_word: true }
+    Settled { accepted, token: 0, moved, spent, is_end: true, is_reported: true }
 }
 
 /// Pushes 1 and 2 land with tokens 5 and 6; push 3 has token 5 and is refused.
@@ -148,7 +148,7 @@ fn client_told_the_wrong_outcome_is_detected() {
     // A client that read the ref may have read it after the reset; a refused push has not moved at all.
     let looked = |from: &'static str, what: Told| {
         after(|history| {
-            put_back(history, from);
+            reset_a(history, from);
             tell(history, 0, "a", what);
         })
     };
@@ -171,17 +171,17 @@ fn decreasing_lease_counter_is_detected() {
 }
 
 /// Push 1 was accepted in line 1 when "a" was at "0", and "a" was reset from `from`, not by a push.
-fn put_back(history: &mut History, from: &str) {
+fn reset_a(history: &mut History, from: &str) {
     let planned = Planned { name: "a".to_owned(), old: "0".to_owned(), new: "1".to_owned() };
     log(history).0[0].planned = vec![planned];
-    history.put_back.push(PutBack { name: "a".to_owned(), from: from.to_owned() });
+    history.resets.push(Reset { name: "a".to_owned(), from: from.to_owned() });
 }
 
 #[test]
 fn reset_ref_counts_as_moved() {
     let back = |seen_at: Option<usize>| {
         after(|history| {
-            put_back(history, "1");
+            reset_a(history, "1");
             // Push 2 finds "a" with the value that push 1 had found.
             history.moves[1].seen.clear();
             history.first_seen = seen_at.map(|at| (("a".to_owned(), "1".to_owned()), at)).into_iter().collect();
@@ -198,12 +198,12 @@ fn reset_ref_counts_as_moved() {
 fn token_revived_by_a_ref_reset_is_detected() {
     // The record says that nothing moved, and push 3 is admitted with the same token.
     let found = after(|history| {
-        put_back(history, "1");
-        log(history).1[0] = Settled { is_gits_word: false, ..settled(1, 0) };
+        reset_a(history, "1");
+        log(history).1[0] = Settled { is_reported: false, ..settled(1, 0) };
     });
     assert_eq!(found, [Violation::SpentUnlessMoved { push: 1, moved: 1, spent: 0 }]);
     let found = after(|history| {
-        put_back(history, "1");
+        reset_a(history, "1");
         history.moves.push(Move { seen: [("a".to_owned(), "0".to_owned())].into(), ..a_move(3, 6, "c", &[]) });
         history.first_seen = [(("a".to_owned(), "1".to_owned()), 1), (("b".to_owned(), "2".to_owned()), 2)].into();
         history.pushes[2] = told(3, "c", Told::Landed);
@@ -218,22 +218,22 @@ fn token_revived_by_a_ref_reset_is_detected() {
 fn token_may_be_spent_without_a_move_only_if_the_move_is_unknowable() {
     let unmoved = |from: &str, end: Settled| {
         after(|history| {
-            put_back(history, from);
+            reset_a(history, from);
             history.moves.remove(0);
             history.moves[0].seen.clear();
             history.pushes[0].told.clear();
             log(history).1[0] = end;
         })
     };
-    let compared = || Settled { is_gits_word: false, ..settled(1, 1) };
+    let compared = || Settled { is_reported: false, ..settled(1, 1) };
     assert_eq!(unmoved("0", compared()), []);
     let lied = [Violation::SpentUnlessMoved { push: 1, moved: 0, spent: 1 }];
-    assert_eq!(unmoved("9", compared()), lied, "that was before or after");
-    assert_eq!(unmoved("0", settled(1, 1)), lied, "git gave its word");
+    assert_eq!(unmoved("9", compared()), lied, "that reset was before or after the push");
+    assert_eq!(unmoved("0", settled(1, 1)), lied, "git reported it");
     // Even then the mark must equal the token.
     let marked = |token: u64, mark: u64| {
         after(|history| {
-            put_back(history, "0");
+            reset_a(history, "0");
             history.moves.remove(0);
             history.moves[0].seen.clear();
             history.pushes[0].told.clear();
@@ -250,14 +250,14 @@ fn landed_lines_add_to_the_settlement() {
     let lines = |end: Settled, landed: Settled| {
         after(|history| {
             log(history).1[0] = end;
-            log(history).1.push(Settled { is_end: false, is_gits_word: false, ..landed });
+            log(history).1.push(Settled { is_end: false, is_reported: false, ..landed });
         })
     };
     // Recorded while it was in flight, and corrected when it had been settled too early.
     assert_eq!(lines(settled(1, 1), settled(1, 1)), []);
     assert_eq!(lines(settled(1, 0), settled(1, 1)), []);
     let found = lines(settled(1, 1), settled(5, 1));
-    assert_eq!(found, [], "of a push that nobody made");
+    assert_eq!(found, [], "a push that does not exist");
     let found = lines(settled(1, 0), settled(1, 0));
     assert_eq!(found, [Violation::SpentUnlessMoved { push: 1, moved: 1, spent: 0 }]);
     // The log says that a push landed that moved nothing.
@@ -274,14 +274,14 @@ fn landed_lines_add_to_the_settlement() {
 fn wrong_count_of_moved_refs_is_detected() {
     let found = after(|history| log(history).1[0].moved = 2);
     assert_eq!(found, [Violation::OtherCount { push: 1, moved: 1, said: 2 }]);
-    let counted = |is_gits_word: bool| {
+    let counted = |is_reported: bool| {
         after(|history| {
-            put_back(history, "1");
+            reset_a(history, "1");
             history.moves.insert(1, a_move(1, 5, "z", &[("a", "1")]));
             history.moves[2].seen.insert("z".to_owned(), "1".to_owned());
-            log(history).1[0].is_gits_word = is_gits_word;
+            log(history).1[0].is_reported = is_reported;
         })
     };
-    assert_eq!(counted(false), [], "one of two was put back, and somebody only looked at the refs");
+    assert_eq!(counted(false), [], "one of two was reset, and settled by comparing refs");
     assert_eq!(counted(true), [Violation::OtherCount { push: 1, moved: 2, said: 1 }]);
 }

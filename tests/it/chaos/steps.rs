@@ -87,7 +87,7 @@ fn hook_killed_around_any_write_of_a_large_push_loses_nothing() {
     assert!(killed * 10 > points.len() * 8, "killed at {killed} of {}", points.len());
     world.assert_log_is_whole();
     let left: Vec<_> = fs::read_dir(world.fence_file("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.len() < 11, "what killed hooks have left behind does not pile up: {left:?}");
+    assert!(left.len() < 11, "leftovers of killed hooks do not accumulate: {left:?}");
 }
 
 /// `git-fence <args>` under strace, in the clone of `agent`.
@@ -164,7 +164,7 @@ fn a_killed_client_tells_the_truth(command: &str, at_most: usize) {
         let lanes = lanes.into_iter().map(|lane| scope.spawn(move || lane.into_iter().map(kill).collect::<Vec<_>>()));
         lanes.collect::<Vec<_>>().into_iter().flat_map(|lane| lane.join().unwrap()).collect()
     });
-    wait_until("all is quiet", || super::processes::below(&world.path(".")).is_empty());
+    wait_until("everything is idle", || super::processes::below(&world.path(".")).is_empty());
     for Killed { fence, at, next: (code, said), commit } in &killed {
         let is_there = world.server_ref(&format!("refs/heads/{fence}/next")).as_ref() == Some(commit);
         match code {
@@ -180,7 +180,7 @@ fn a_killed_client_tells_the_truth(command: &str, at_most: usize) {
         other.ok(&["push", "--fence", fence, "origin", &format!("+HEAD:refs/heads/{fence}/other")]);
     }
     let landed = killed.iter().filter(|killed| killed.next.0 == 0).count();
-    println!("{command}: killed at {} of {} points; {landed} went on at once", killed.len(), points.len());
+    println!("{command}: killed at {} of {} points; {landed} landed at once", killed.len(), points.len());
     world.assert_log_is_whole();
 }
 

@@ -15,7 +15,7 @@ use std::{
 /// is recorded as landed, and with git's compare-and-swap: the record stays, and if the ref has
 /// moved on meanwhile, perhaps by such a push, nothing happens. Pushes to this ref may be in flight meanwhile:
 /// the refs they have moved have another value.
-pub(crate) fn put_back(field: &Field<'_>, over: &AtomicBool) {
+pub(crate) fn reset_refs(field: &Field<'_>, over: &AtomicBool) {
     let mut rng = Rng::new(field.seed, 2000);
     let mut were: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     while !over.load(Ordering::SeqCst) {
@@ -44,13 +44,13 @@ fn one(field: &Field<'_>, were: &mut BTreeMap<String, BTreeSet<String>>, rng: &m
     let (name, value) = rng.pick(&may_be_taken);
     let earlier: Vec<&str> = were[name].iter().map(String::as_str).filter(|earlier| *earlier != value).collect();
     let mut command = world.git("server.git");
-    command.env("CHAOS_PUTS_BACK", "1").arg("update-ref");
+    command.env("CHAOS_RESETS", "1").arg("update-ref");
     let done = if earlier.is_empty() || rng.one_in(4) {
         command.args(["-d", name, value]);
-        "taken away"
+        "deleted"
     } else {
         command.args([name, rng.pick(&earlier), value]);
-        "put back"
+        "reset"
     };
     // It may have been killed, or have been too late.
     if command.output().unwrap().status.success() {

@@ -64,7 +64,7 @@ fn heartbeat_during_a_push_in_flight_counts() {
         slow.wait().assert_landed();
         lease.write(&anna, "main", 2, "first").assert_landed();
         lease.ask().assert_refused("FENCE-LEASE-HELD");
-        assert!(world.events("lease.found").is_empty(), "nobody but the gate has moved it");
+        assert!(world.events("lease.found").is_empty(), "only the gate has moved it");
         assert_eq!(world.events("lease.advanced").len(), 2);
         world.assert_log_is_whole();
     }

@@ -95,7 +95,7 @@ fn lease_whose_ref_is_gone_is_not_forgotten() {
     });
     let told = told.unwrap();
     told.assert_refused("FENCE-STALE");
-    assert_eq!(json(&told)["mark"], 5, "5 was granted, though it never wrote");
+    assert_eq!(json(&told)["mark"], 5, "5 was granted, although it never wrote");
     lease.take(&bob, 6, "first").assert_landed();
     lease.write(&bob, "main", 6, "first").assert_landed();
     assert_eq!(world.events("lease.found").len(), 1);
@@ -192,7 +192,7 @@ fn hook_killed_after_granting_has_granted_nothing() {
     assert_eq!(
         (world.events("lease.granted").len(), world.events("lease.found").len()),
         (1, 0),
-        "to bob, and to nobody else"
+        "granted to bob, and to nobody else"
     );
     world.assert_log_is_whole();
 }

@@ -27,7 +27,7 @@ fn take_when_it_expires(lease: LeaseOf<'_>, agent: &Agent, token: u64) -> Pushed
 
 fn json(pushed: &Pushed) -> serde_json::Value {
     let line = pushed.text.lines().find_map(|line| line.strip_prefix("fence: ")).unwrap_or_else(|| {
-        panic!("nothing for programs in:\n{}", pushed.text);
+        panic!("no JSON line in:\n{}", pushed.text);
     });
     serde_json::from_str(line).unwrap()
 }

@@ -85,7 +85,7 @@ fn revoke_waits_for_the_push_in_flight_and_precedes_newer_ones() {
         let mutex = world.fence_file("mutex");
         wait_until("it waits for its turn", || fs::read_to_string(&mutex).unwrap().contains("\"turns\":[{"));
         let second = Running::start(&mut world.push_command(&["HEAD:refs/heads/newer"], &[]));
-        wait_until("so does the newer push", || second.has_said("waiting"));
+        wait_until("the newer push stalls", || second.has_said("waiting"));
         world.go();
         first.wait().assert_landed();
         assert!(revoking.wait().ok);

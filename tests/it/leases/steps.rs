@@ -24,11 +24,11 @@ fn lease_goes_through_its_whole_life() {
             lease.beat(&anna).assert_landed();
             let written = lease.write(&anna, "main", 1, "first");
             written.assert_landed();
-            assert_eq!(written.remote, "", "what is let through is not talked about");
+            assert_eq!(written.remote, "", "an accepted push prints nothing");
             lease.write(&anna, "main", 2, "first").assert_landed();
             assert_eq!(lease.mark(), 2);
             lease.advance(&anna, 4, "first").assert_landed();
-            assert_eq!(lease.mark(), 3, "whoever had 3 is too late");
+            assert_eq!(lease.mark(), 3, "the holder of 3 is too late");
             lease.release(&anna, 4, "first").assert_landed();
             lease.take(&bob, 5, "released").assert_landed();
             assert_eq!(lease.mark(), 4);
@@ -119,7 +119,7 @@ fn anything_but_the_holders_next_step_is_refused_and_changes_nothing() {
             none(),
             "FENCE-LEASE-INVALID",
         ),
-        ("somebody else's beat", vec![lease.beating(&bob, "")], none(), "FENCE-LEASE-LOST"),
+        ("another agent's beat", vec![lease.beating(&bob, "")], none(), "FENCE-LEASE-LOST"),
         ("a beat without a proof", beat(&anna), none(), "FENCE-LEASE-REQUIRED"),
         ("a beat with a secret in an option", beat(&anna), vec![was_option(shown)], "FENCE-LEASE-REQUIRED"),
         (
@@ -135,7 +135,7 @@ fn anything_but_the_holders_next_step_is_refused_and_changes_nothing() {
         assert_eq!(pushed.code().as_deref(), Some(code), "{what}: {}", pushed.text);
         pushed.assert_refused(code);
         assert_eq!(world.server_ref("refs/"), refs, "{what}");
-        assert!(world.audit().len() > lines, "{what} is not on record");
+        assert!(world.audit().len() > lines, "{what} is not recorded");
     }
     lease.write(&anna, "main", 3, "released").assert_landed();
     // Even when it is free, not everything is allowed.

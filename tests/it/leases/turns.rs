@@ -77,7 +77,7 @@ fn lease_expires_by_the_servers_clock() {
     lease.beat(&brief).assert_refused("FENCE-LEASE-LOST");
     let granted = world.events("lease.granted");
     let heard = |n: usize| granted[n]["heard"]["uptime_ms"].as_u64().unwrap();
-    assert!(heard(2) - heard(1) >= 1000, "taken before its time");
+    assert!(heard(2) - heard(1) >= 1000, "acquired before the expiry");
     // There was no heartbeat from carl after the grant: how long he really held it is not known.
     assert_eq!(granted[2]["held_ms"], 0);
 }
@@ -118,7 +118,7 @@ fn question_is_answered_at_once_and_changes_nothing() {
     let asked = lease.ask();
     asked.assert_refused("FENCE-LEASE-HELD");
     assert_eq!(json(&asked)["holder"]["lease"].as_str(), Some(&*anna.id));
-    assert_eq!(world.events("push.rejected").len(), 2, "a skip is on record");
+    assert_eq!(world.events("push.rejected").len(), 2, "a skip is recorded");
     // A deletion does not get it either.
     lease.push(&[format!(":{}", lease.name("lease/ask"))], &[]).assert_refused("FENCE-LEASE-HELD");
     world.go();

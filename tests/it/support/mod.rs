@@ -487,7 +487,7 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < GIVE_UP, "gave up waiting until {what}");
+        assert!(start.elapsed() < GIVE_UP, "timed out waiting until {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }

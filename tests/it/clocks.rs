@@ -83,7 +83,7 @@ fn push_stamped_in_the_future_is_over_after_being_watched_for_fence_wait() {
     world.write_hook("update", "case $1 in refs/heads/t5) kill -KILL $PPID;; esac");
     assert!(!before_the_boot.push_token(&world, "t5", "5").ok);
     change_last_line(&world, |line| line["time"] = "2999-01-01T00:00:00.000Z".into());
-    // Whoever waits comes to its first look a little late, and has then less time to wait than to watch.
+    // The waiting push first reads the slot a little late, so it has less time left to wait than to watch.
     let (gate, trace) = (sh(env!("CARGO_BIN_EXE_git-fence-hook")), sh(world.path("trace")));
     let late = "-e trace=flock -e inject=flock:delay_enter=300000:when=1";
     world.write_hook("pre-receive", &format!("exec strace -f -qq {late} -o {trace} {gate} pre-receive"));

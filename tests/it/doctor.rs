@@ -157,7 +157,7 @@ fn files_of_another_owner_are_found_and_returned() {
     }
     let world = World::new(&any_git());
     chown(world.fence_file("audit.jsonl"), Some(65534), Some(65534)).unwrap();
-    assert_found_and_mended(&world, "fence-foreign-owner", "error");
+    assert_found_and_fixed(&world, "fence-foreign-owner", "error");
 }
 
 #[test]

@@ -195,7 +195,7 @@ pub(crate) fn listen(world: &World, before_gate: bool) {
          moves=$(cat) || exit 1\n\
          if [ $1 = prepared ]; then\n\
          seen=$(git for-each-ref --format='at %(objectname) %(refname)' refs/heads/raw refs/heads/leased) || exit 1\n\
-         kind=transaction; [ -z \"$CHAOS_RESETS\" ] || kind=put-back\n\
+         kind=transaction; [ -z \"$CHAOS_RESETS\" ] || kind=reset\n\
          printf '%s\\n%s\\n%s\\nend\\n' $kind \"$moves\" \"$seen\" >>moves\n\
          fi\n\
          [ -z \"$CHAOS_RESETS\" ] || exit 0\n\

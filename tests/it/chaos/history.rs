@@ -34,9 +34,9 @@ fn transactions(world: &World) -> Vec<Transaction> {
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["transaction" | "put-back"] => {
+            ["transaction" | "reset"] => {
                 assert!(open.planned.is_empty(), "blocks of different pushes are mixed");
-                open.is_reset = words[0] == "put-back";
+                open.is_reset = words[0] == "reset";
             }
             ["end"] => found.push(std::mem::take(&mut open)),
             ["at", value, name] => {

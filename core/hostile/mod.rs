@@ -26,13 +26,7 @@ use std::str;
 pub fn settings() -> Settings {
     let named = FenceName::parse(b"deploy").map(|fence| Rules { fence, ..Rules::for_repo() });
     let fences = named.into_iter().chain([Rules::for_repo()]).collect();
-    Settings {
-        fences,
-        receive_pack_is_elsewhere: false,
-        init_at_first_push: false,
-        companion_is_optional: false,
-        syslog: None,
-    }
+    Settings { fences, ..Settings::default() }
 }
 
 /// The small values: tokens, names, ids, secrets, lengths of time, names of refs as text.

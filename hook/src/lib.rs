@@ -30,6 +30,8 @@
 //! the slot.
 
 mod commands;
+#[cfg(test)]
+mod documentation;
 mod host;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

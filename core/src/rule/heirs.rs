@@ -125,13 +125,7 @@ mod tests {
             refs: refs.iter().map(|pattern| (*pattern).to_owned()).collect(),
             ..Rules::for_repo()
         };
-        Settings {
-            fences: fences.iter().map(rules).collect(),
-            receive_pack_is_elsewhere: false,
-            init_at_first_push: false,
-            companion_is_optional: false,
-            syslog: None,
-        }
+        Settings { fences: fences.iter().map(rules).collect(), ..Settings::default() }
     }
 
     #[test]

@@ -156,13 +156,7 @@ mod tests {
 
     fn settings() -> Settings {
         let deploy = Rules { fence: FenceName::parse(b"deploy").unwrap(), ..Rules::for_repo() };
-        Settings {
-            fences: vec![deploy, Rules::for_repo()],
-            receive_pack_is_elsewhere: false,
-            init_at_first_push: false,
-            companion_is_optional: false,
-            syslog: None,
-        }
+        Settings { fences: vec![deploy, Rules::for_repo()], ..Settings::default() }
     }
 
     fn read(options: &[&str]) -> Result<Offer, Reject> {

@@ -174,6 +174,19 @@ pub enum Syslog {
     Socket(String),
 }
 
+/// Where nothing is configured.
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            fences: vec![Rules::for_repo()],
+            receive_pack_is_elsewhere: false,
+            init_at_first_push: false,
+            companion_is_optional: false,
+            syslog: None,
+        }
+    }
+}
+
 impl Settings {
     /// The fence that `name` belongs to, if it is guarded at all.
     pub fn fence_of(&self, name: &RefName) -> Option<&Rules> {
@@ -222,13 +235,7 @@ mod tests {
         let mut deploy = Rules::for_repo();
         deploy.fence = FenceName::parse(b"deploy").unwrap();
         deploy.refs = vec!["refs/heads/deploy/*".to_owned(), "refs/notes/*".to_owned()];
-        Settings {
-            fences: vec![deploy, Rules::for_repo()],
-            receive_pack_is_elsewhere: false,
-            init_at_first_push: false,
-            companion_is_optional: false,
-            syslog: None,
-        }
+        Settings { fences: vec![deploy, Rules::for_repo()], ..Settings::default() }
     }
 
     #[test]

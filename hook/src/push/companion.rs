@@ -4,7 +4,6 @@
 //! come back as soon as somebody moves a ref back, so it refuses instead.
 
 use crate::{
-    commands::doctor::gate::is_disabled,
     host::{
         hook_file::{HookFile, Part, calls, is_executable},
         surroundings::Environment,
@@ -27,6 +26,12 @@ pub(crate) fn must_be_there(arrival: &Arrival<'_>, settings: &Settings) -> Resul
     }
     let hooks = own_file.map_or_else(|| hooks_of(repository, environment), hooks_beside);
     what_is_wrong(&hooks).map_or(Ok(()), |why| Err(refusal(&why)))
+}
+
+/// Whether git, from 2.54 on, is told not to run that hook.
+pub(crate) fn is_disabled(part: Part, repository: &Repository) -> bool {
+    let key = format!("hook.{}.enabled", part.name());
+    repository.config.boolean(key.as_str()).ok().flatten() == Some(false)
 }
 
 fn refusal(why: &str) -> Reject {

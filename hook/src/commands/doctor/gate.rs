@@ -99,7 +99,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, CommandErro
         findings.push(Finding::warning("push-options-off", sentence, install(repository)));
     }
     for (part, then) in [(Part::Gate, "no push is checked"), (Part::Companion, "every push is refused")] {
-        if is_disabled(part, repository) {
+        if companion::is_disabled(part, repository) {
             let key = format!("hook.{}.enabled", part.name());
             let sentence = format!("{key} is false: git 2.54 and newer run no such hook, and {then}");
             // Setting it right here counts wherever it was set wrong.
@@ -107,12 +107,6 @@ pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, CommandErro
         }
     }
     Ok(findings)
-}
-
-/// Whether git, from 2.54 on, is told not to run that hook.
-pub(crate) fn is_disabled(part: Part, repository: &Repository) -> bool {
-    let key = format!("hook.{}.enabled", part.name());
-    repository.config.boolean(key.as_str()).ok().flatten() == Some(false)
 }
 
 /// The companion: without it a token that was spent could come back, so the gate refuses.

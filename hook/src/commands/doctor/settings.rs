@@ -6,7 +6,10 @@ use crate::{
     repository::{
         Repository,
         git::{self, shell_quoted},
-        settings::{self, Made, SettingsError},
+        settings::{
+            self, Made, SettingsError,
+            table::{SETTINGS, Setting},
+        },
     },
 };
 use git_fence_core::{FenceName, Mode, RefName, Rules, Settings, pattern_matches};
@@ -18,13 +21,7 @@ pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
     findings.extend(not_of_the_owner(repository));
     let settings = settings::read(&repository.config).unwrap_or_else(|error| {
         findings.push(unreadable(&error, repository));
-        Settings {
-            fences: vec![Rules::for_repo()],
-            receive_pack_is_elsewhere: false,
-            init_at_first_push: false,
-            companion_is_optional: false,
-            syslog: None,
-        }
+        Settings::default()
     });
     for rules in &settings.fences {
         findings.extend(mode(rules, repository));
@@ -105,9 +102,9 @@ fn unknown_names(repository: &Repository) -> Vec<Finding> {
     for section in repository.config.sections_by_name("fence").into_iter().flatten() {
         let fence = section.header().subsection_name().map(|name| name.to_str_lossy().into_owned());
         for name in section.value_names() {
-            let is_it = |known: &&str| known.eq_ignore_ascii_case(&name.to_string());
-            let for_all = settings::FOR_ALL.iter().any(is_it);
-            if settings::FOR_EACH.iter().any(is_it) || (for_all && fence.is_none()) {
+            let known = SETTINGS.iter().find(|setting| setting.is_called(&name));
+            let for_all = known.is_some_and(Setting::is_for_all);
+            if known.is_some() && (fence.is_none() || !for_all) {
                 continue;
             }
             let key = fence.as_ref().map_or(format!("fence.{name}"), |fence| format!("fence.{fence}.{name}"));
@@ -127,7 +124,7 @@ fn unknown_names(repository: &Repository) -> Vec<Finding> {
 }
 
 fn nearest(name: &str) -> Option<&'static str> {
-    let all = settings::FOR_EACH.iter().chain(&settings::FOR_ALL).copied();
+    let all = SETTINGS.iter().map(|setting| setting.key);
     let far = |known: &str| distance(&known.to_ascii_lowercase(), &name.to_ascii_lowercase());
     all.min_by_key(|known| far(known)).filter(|known| far(known) <= 2)
 }

@@ -3,42 +3,29 @@
 //! A value that does not parse is an error and never a default: a gate that guesses what its owner
 //! meant is open when it guesses wrong.
 
-use git_fence_core::{
-    Accept, FenceName, Mode, Rules, Settings, Syslog, TokenKind, Ttl, length_of_time, pattern_flaw, text,
+mod given;
+pub(crate) mod table;
+
+use crate::repository::settings::{
+    given::{Flaw, Given, listener},
+    table::{SETTINGS, Set},
 };
+use git_fence_core::{FenceName, Rules, Settings, Syslog, text};
 use gix::{
-    bstr::{BStr, BString, ByteSlice},
+    bstr::BString,
     config::{
         File as Config,
         file::{Metadata, SectionRef},
     },
 };
 use serde::Serialize;
-use std::{collections::HashMap, time::Duration};
-
-/// The settings that there are, for all fences and under the name of one. Some belong to parts that
-/// read them themselves.
-pub(crate) const FOR_EACH: [&str; 11] = [
-    "mode",
-    "refs",
-    "accept",
-    "tokenless",
-    "exempt",
-    "wait",
-    "evictAfter",
-    "maxJump",
-    "leaseMaxTtl",
-    "allowRevoke",
-    "tokens",
-];
-/// The settings that there are only for all fences together.
-pub(crate) const FOR_ALL: [&str; 4] = ["receivePack", "init", "companion", "syslog"];
+use std::collections::HashMap;
 
 /// A setting that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SettingsError {
     #[error("setting {key} is {value}: {expected}")]
-    Value { key: String, value: String, expected: &'static str },
+    Value { key: String, value: String, expected: String },
     #[error("setting {key} is {}: no ref can match that: {why}", text::quoted(pattern.as_bytes()))]
     Pattern { key: String, pattern: String, why: String },
     #[error("setting 'fence.{name}': {source}")]
@@ -73,42 +60,15 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
         return Err(SettingsError::GuardsNothing(repo.fence));
     }
     fences.push(repo);
-    Ok(Settings {
-        fences,
-        receive_pack_is_elsewhere: shared.one("receivePack", false, |value| match value {
-            b"ancestor" => Ok(false),
-            b"none" => Ok(true),
-            _ => Err("expected ancestor or none"),
-        })?,
-        init_at_first_push: shared.one("init", false, |value| match value {
-            b"install" => Ok(false),
-            b"auto" => Ok(true),
-            _ => Err("expected install or auto"),
-        })?,
-        companion_is_optional: shared.one("companion", false, |value| match value {
-            b"required" => Ok(false),
-            b"optional" => Ok(true),
-            _ => Err("expected required or optional"),
-        })?,
-        syslog: shared.one("syslog", None, listener)?,
-    })
+    let mut settings = Settings { fences, ..Settings::default() };
+    shared.apply_to_all(&mut settings)?;
+    Ok(settings)
 }
 
 /// Who else is told of decisions, where only that is asked for.
 pub(crate) fn syslog(config: &Config) -> Option<Syslog> {
-    levels(config).ok()?.0.one("syslog", None, listener).ok()?
-}
-
-fn listener(value: &[u8]) -> Result<Option<Syslog>, &'static str> {
-    match value {
-        b"false" => Ok(None),
-        b"true" => Ok(Some(Syslog::Local)),
-        path if path.starts_with(b"/") => match path.to_str() {
-            Ok(path) => Ok(Some(Syslog::Socket(path.to_owned()))),
-            Err(_) => Err("expected UTF-8"),
-        },
-        _ => Err("expected true, false or the path of a socket"),
-    }
+    let values = levels(config).ok()?.0.values("syslog");
+    Given::of(&values)?.read(listener).ok()?
 }
 
 /// A setting that somebody has made.
@@ -177,102 +137,35 @@ struct Level<'a> {
 
 impl Level<'_> {
     /// `rules`, changed by what is set here.
-    fn apply_to(&self, rules: Rules) -> Result<Rules, SettingsError> {
-        Ok(Rules {
-            mode: self.one("mode", rules.mode, |value| match value {
-                b"enforce" => Ok(Mode::Enforce),
-                b"observe" => Ok(Mode::Observe),
-                b"off" => Ok(Mode::Off),
-                _ => Err("expected enforce, observe or off"),
-            })?,
-            accept: self.one("accept", rules.accept, |value| match value {
-                b"above" => Ok(Accept::Above),
-                b"at-or-above" => Ok(Accept::AtOrAbove),
-                _ => Err("expected above or at-or-above"),
-            })?,
-            tokenless: self.one("tokenless", rules.tokenless, |value| match value {
-                b"allow" => Ok(true),
-                b"refuse" => Ok(false),
-                _ => Err("expected allow or refuse"),
-            })?,
-            wait: self.one("wait", rules.wait, duration)?,
-            evict_after: self.one("evictAfter", rules.evict_after, |value| match value {
-                b"off" => Ok(None),
-                value => duration(value).map(Some),
-            })?,
-            max_jump: self.one("maxJump", rules.max_jump, |value| match value {
-                b"none" => Ok(None),
-                value => git_fence_core::Token::parse(value)
-                    .map(|n| Some(n.get()))
-                    .map_err(|_| "expected a whole number from 1 up, or none"),
-            })?,
-            refs: self.patterns("refs", rules.refs)?,
-            exempt: self.many("exempt", rules.exempt)?,
-            lease_max_ttl: self.one("leaseMaxTtl", rules.lease_max_ttl, |value| {
-                let expected = "expected a length of time from 1s to 7d, in whole seconds";
-                let length = duration(value).map_err(|_| expected)?;
-                Ttl::of_seconds(length.as_secs()).filter(|ttl| ttl.duration() == length).ok_or(expected)
-            })?,
-            allow_revoke: self.many("allowRevoke", rules.allow_revoke)?,
-            tokens: self.one("tokens", rules.tokens, |value| match value {
-                b"own" => Ok(Some(TokenKind::Own)),
-                b"lease" => Ok(Some(TokenKind::Lease)),
-                b"any" => Ok(None),
-                _ => Err("expected own, lease or any"),
-            })?,
-            fence: rules.fence,
-        })
-    }
-
-    /// A setting with one value: the last one counts.
-    fn one<T>(
-        &self,
-        key: &'static str,
-        default: T,
-        read: impl Fn(&[u8]) -> Result<T, &'static str>,
-    ) -> Result<T, SettingsError> {
-        match self.values(key).last() {
-            None => Ok(default),
-            Some(value) => read(value).map_err(|expected| self.refused(key, value.as_bstr(), expected)),
-        }
-    }
-
-    /// A setting with many values: an empty one drops those before it, as in git's own lists.
-    fn many(&self, key: &'static str, default: Vec<String>) -> Result<Vec<String>, SettingsError> {
-        let values = self.values(key);
-        if values.is_empty() {
-            return Ok(default);
-        }
-        let mut list = Vec::new();
-        for value in &values {
-            if value.is_empty() {
-                list.clear();
-                continue;
-            }
-            let text = value.to_str().map_err(|_| self.refused(key, value.as_bstr(), "expected UTF-8"));
-            list.push(text?.to_owned());
-        }
-        Ok(list)
-    }
-
-    /// The same for patterns: one that no ref can match would be a fence in name only.
-    fn patterns(&self, key: &'static str, default: Vec<String>) -> Result<Vec<String>, SettingsError> {
-        let patterns = self.many(key, default)?;
-        let flawed = patterns.iter().find_map(|pattern| Some((pattern, pattern_flaw(pattern)?)));
-        match flawed {
-            None => Ok(patterns),
-            Some((pattern, why)) => {
-                Err(SettingsError::Pattern { key: self.name_of(key), pattern: pattern.clone(), why })
+    fn apply_to(&self, mut rules: Rules) -> Result<Rules, SettingsError> {
+        for setting in SETTINGS {
+            if let (Set::Fence(set), Some(given)) = (&setting.set, Given::of(&self.values(setting.key))) {
+                set(&mut rules, given).map_err(|flaw| self.flawed(setting.key, flaw))?;
             }
         }
+        Ok(rules)
+    }
+
+    /// The same for what concerns all fences together.
+    fn apply_to_all(&self, settings: &mut Settings) -> Result<(), SettingsError> {
+        for setting in SETTINGS {
+            if let (Set::All(set), Some(given)) = (&setting.set, Given::of(&self.values(setting.key))) {
+                set(settings, given).map_err(|flaw| self.flawed(setting.key, flaw))?;
+            }
+        }
+        Ok(())
     }
 
     fn values(&self, key: &str) -> Vec<BString> {
         self.sections.iter().flat_map(|section| section.values(key)).collect()
     }
 
-    fn refused(&self, key: &str, value: &BStr, expected: &'static str) -> SettingsError {
-        SettingsError::Value { key: self.name_of(key), value: text::quoted(value), expected }
+    fn flawed(&self, key: &str, flaw: Flaw) -> SettingsError {
+        let key = self.name_of(key);
+        match flaw {
+            Flaw::Value { value, expected } => SettingsError::Value { key, value: text::quoted(&value), expected },
+            Flaw::Pattern { pattern, why } => SettingsError::Pattern { key, pattern, why },
+        }
     }
 
     fn name_of(&self, key: &str) -> String {
@@ -280,16 +173,13 @@ impl Level<'_> {
     }
 }
 
-fn duration(value: &[u8]) -> Result<Duration, &'static str> {
-    let read = value.to_str().ok().and_then(length_of_time);
-    read.ok_or("expected a length of time such as 30s, 2m or 500ms")
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use git_fence_core::Mode;
+    use std::time::Duration;
 
-    fn settings(text: &str) -> Result<Settings, SettingsError> {
+    pub(crate) fn settings(text: &str) -> Result<Settings, SettingsError> {
         read(&Config::try_from(text).unwrap())
     }
 

@@ -1,0 +1,31 @@
+//! The tables of the documentation that are made from tables in the code. Each is compared with the page; the command
+//! that a test names writes it.
+
+use crate::repository::settings;
+use std::{fs, path::Path};
+
+/// What makes the tests write the pages.
+const WRITE: &str = "GIT_FENCE_WRITE_DOCS";
+
+/// Compares a table with the one on a page that has the same first row.
+#[expect(clippy::disallowed_methods, reason = "it reads and writes for whoever runs the tests, not for a gate")]
+fn assert_shown(page: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
+    let text = fs::read_to_string(&path).unwrap();
+    let head = table.lines().next().unwrap();
+    let start = text.find(head).unwrap_or_else(|| panic!("{page} has no table that begins with {head}"));
+    let rows = text[start..].split_inclusive('\n').take_while(|line| line.starts_with('|'));
+    let end = start + rows.map(str::len).sum::<usize>();
+    if text[start..end] == *table {
+        return;
+    }
+    let command = format!("{WRITE}=1 cargo test -p git-fence-hook --lib documentation");
+    let writes = std::env::var_os(WRITE).is_some();
+    assert!(writes, "the table in {page} is not that of the code. To write it:\n\n    {command}\n");
+    fs::write(&path, [&text[..start], table, &text[end..]].concat()).unwrap();
+}
+
+#[test]
+fn settings_are_those_of_the_code() {
+    assert_shown("docs/settings.md", &settings::table::tests::markdown());
+}

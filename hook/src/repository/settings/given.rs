@@ -1,0 +1,96 @@
+//! Reading the values of one setting.
+
+use git_fence_core::{Syslog, length_of_time, pattern_flaw};
+use gix::bstr::{BString, ByteSlice as _};
+use std::time::Duration;
+
+/// What is wrong with the values of a setting.
+pub(super) enum Flaw {
+    /// One of them cannot be read.
+    Value { value: BString, expected: String },
+    /// One of them is a pattern that no ref can match.
+    Pattern { pattern: String, why: String },
+}
+
+/// The values that are given for a setting at one level, in the order in which git reads them: one or more.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a>(&'a [BString]);
+
+impl<'a> Given<'a> {
+    /// Nothing where the setting is not made.
+    pub(super) fn of(values: &'a [BString]) -> Option<Given<'a>> {
+        (!values.is_empty()).then_some(Given(values))
+    }
+
+    /// A setting with one value: the last one counts.
+    pub(super) fn read<T, E: ToString>(self, read: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, Flaw> {
+        let value = self.0.last().cloned().unwrap_or_default();
+        read(&value).map_err(|expected| Flaw::Value { value, expected: expected.to_string() })
+    }
+
+    /// One of a few words.
+    pub(super) fn word<T: Copy, const N: usize>(self, words: [(&str, T); N]) -> Result<T, Flaw> {
+        let meant = |value: &[u8]| words.iter().find(|(word, _)| word.as_bytes() == value).map(|(_, meant)| *meant);
+        self.read(|value| meant(value).ok_or_else(|| expected(&words.map(|(word, _)| word))))
+    }
+
+    /// A word that stands for nothing, or something else.
+    pub(super) fn read_unless<T, E: ToString>(
+        self,
+        nothing: &str,
+        read: impl Fn(&[u8]) -> Result<T, E>,
+    ) -> Result<Option<T>, Flaw> {
+        self.read(|value| if value == nothing.as_bytes() { Ok(None) } else { read(value).map(Some) })
+    }
+
+    /// A setting with many values: an empty one drops those before it, as in git's own lists.
+    pub(super) fn list(self) -> Result<Vec<String>, Flaw> {
+        let mut list = Vec::new();
+        for value in self.0 {
+            if value.is_empty() {
+                list.clear();
+                continue;
+            }
+            let text = value.to_str();
+            let text = text.map_err(|_| Flaw::Value { value: value.clone(), expected: "expected UTF-8".to_owned() });
+            list.push(text?.to_owned());
+        }
+        Ok(list)
+    }
+
+    /// The same for patterns: one that no ref can match would be a fence in name only.
+    pub(super) fn patterns(self) -> Result<Vec<String>, Flaw> {
+        let patterns = self.list()?;
+        let flawed = patterns.iter().find_map(|pattern| Some((pattern, pattern_flaw(pattern)?)));
+        match flawed {
+            None => Ok(patterns),
+            Some((pattern, why)) => Err(Flaw::Pattern { pattern: pattern.clone(), why }),
+        }
+    }
+}
+
+/// `expected a, b or c`.
+fn expected(words: &[&str]) -> String {
+    match words {
+        [others @ .., last] if !others.is_empty() => format!("expected {} or {last}", others.join(", ")),
+        words => format!("expected {}", words.concat()),
+    }
+}
+
+pub(super) fn duration(value: &[u8]) -> Result<Duration, &'static str> {
+    let read = value.to_str().ok().and_then(length_of_time);
+    read.ok_or("expected a length of time such as 30s, 2m or 500ms")
+}
+
+/// Who else is told of decisions.
+pub(super) fn listener(value: &[u8]) -> Result<Option<Syslog>, &'static str> {
+    match value {
+        b"false" => Ok(None),
+        b"true" => Ok(Some(Syslog::Local)),
+        path if path.starts_with(b"/") => match path.to_str() {
+            Ok(path) => Ok(Some(Syslog::Socket(path.to_owned()))),
+            Err(_) => Err("expected UTF-8"),
+        },
+        _ => Err("expected true, false or the path of a socket"),
+    }
+}

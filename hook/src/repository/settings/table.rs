@@ -1,0 +1,217 @@
+//! The table of settings: every setting is declared here, once. The parser, `doctor` and `docs/settings.md` go by it.
+//!
+//! What a setting sets is a field of [`Rules`] or [`Settings`], where its default is, too.
+
+use crate::repository::settings::given::{Flaw, Given, duration, listener};
+use git_fence_core::{Accept, Mode, Rules, Settings, Token, TokenKind, Ttl};
+
+/// A setting. Its texts are those of the documentation.
+#[cfg_attr(not(test), expect(dead_code, reason = "the page is made from them by a test"))]
+pub(crate) struct Setting {
+    /// Its name, behind `fence.` or `fence.<name>.`.
+    pub(crate) key: &'static str,
+    /// The values that it takes; those in code spans can be written as they are.
+    values: &'static str,
+    /// What counts where nothing is set.
+    default: &'static str,
+    meaning: &'static str,
+    pub(super) set: Set,
+}
+
+/// What a setting changes.
+pub(super) enum Set {
+    /// A rule of each fence: `fence.<key>` for all that do not say otherwise, `fence.<name>.<key>` for one.
+    Fence(fn(&mut Rules, Given<'_>) -> Result<(), Flaw>),
+    /// Something of all fences together. It has no place under the name of one.
+    All(fn(&mut Settings, Given<'_>) -> Result<(), Flaw>),
+}
+
+impl Setting {
+    /// Whether it counts only for all fences together.
+    pub(crate) fn is_for_all(&self) -> bool {
+        matches!(self.set, Set::All(_))
+    }
+
+    /// Whether this is the setting called `name`. Git minds no case there.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.key.eq_ignore_ascii_case(name)
+    }
+}
+
+/// Every setting there is.
+pub(crate) const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "mode",
+        values: "`enforce`, `observe`, `off`",
+        default: "`enforce`",
+        meaning: "`observe` does everything but refuse, and records what would have been refused",
+        set: Set::Fence(|rules, given| {
+            let modes = [("enforce", Mode::Enforce), ("observe", Mode::Observe), ("off", Mode::Off)];
+            given.word(modes).map(|mode| rules.mode = mode)
+        }),
+    },
+    Setting {
+        key: "refs",
+        values: "patterns, many",
+        default: "`refs/heads/*`, `refs/tags/*`",
+        meaning: "what the fence guards; `*` crosses slashes",
+        set: Set::Fence(|rules, given| given.patterns().map(|patterns| rules.refs = patterns)),
+    },
+    Setting {
+        key: "accept",
+        values: "`above`, `at-or-above`",
+        default: "`above`",
+        meaning: "`at-or-above` is for holders that push many times under one token",
+        set: Set::Fence(|rules, given| {
+            let accept = given.word([("above", Accept::Above), ("at-or-above", Accept::AtOrAbove)]);
+            accept.map(|accept| rules.accept = accept)
+        }),
+    },
+    Setting {
+        key: "tokenless",
+        values: "`refuse`, `allow`",
+        default: "`refuse`",
+        meaning: "whether everybody may push without a token; a stale one is still refused. A trailer counts only in what the push itself brings",
+        set: Set::Fence(|rules, given| {
+            given.word([("allow", true), ("refuse", false)]).map(|allowed| rules.tokenless = allowed)
+        }),
+    },
+    Setting {
+        key: "exempt",
+        values: "pushers, many",
+        default: "none",
+        meaning: "who may push without a token: people, a forge's web editor. Only a token that they give by option counts. Such a push may land in the middle of somebody's lease",
+        set: Set::Fence(|rules, given| given.list().map(|pushers| rules.exempt = pushers)),
+    },
+    Setting {
+        key: "wait",
+        values: "`30s`, `2m`, `500ms`, `30` (seconds)",
+        default: "`30s`",
+        meaning: "how long a push waits for the one before it",
+        set: Set::Fence(|rules, given| given.read(duration).map(|wait| rules.wait = wait)),
+    },
+    Setting {
+        key: "maxJump",
+        values: "a number, `none`",
+        default: "`none`",
+        meaning: "refuse tokens further than this above the mark",
+        set: Set::Fence(|rules, given| {
+            let expected = "expected a whole number from 1 up, or none";
+            let number = |value: &[u8]| Token::parse(value).map(Token::get).map_err(|_| expected);
+            given.read_unless("none", number).map(|limit| rules.max_jump = limit)
+        }),
+    },
+    Setting {
+        key: "evictAfter",
+        values: "a length of time, `off`",
+        default: "`5m`",
+        meaning: "after how long in the slot a push is ended (SIGTERM) by a newer one that waits for it",
+        set: Set::Fence(|rules, given| given.read_unless("off", duration).map(|after| rules.evict_after = after)),
+    },
+    Setting {
+        key: "leaseMaxTtl",
+        values: "`1s` to `7d`",
+        default: "`1d`",
+        meaning: "the longest TTL that a lease may be taken with",
+        set: Set::Fence(|rules, given| {
+            let expected = "expected a length of time from 1s to 7d, in whole seconds";
+            let ttl = |value: &[u8]| {
+                let length = duration(value).map_err(|_| expected)?;
+                Ttl::of_seconds(length.as_secs()).filter(|ttl| ttl.duration() == length).ok_or(expected)
+            };
+            given.read(ttl).map(|ttl| rules.lease_max_ttl = ttl)
+        }),
+    },
+    Setting {
+        key: "tokens",
+        values: "`own`, `lease`, `any`",
+        default: "`any`",
+        meaning: "where the fence's tokens come from, see [below](#tokens-of-your-own-or-of-leases); with `any`, what lands first decides",
+        set: Set::Fence(|rules, given| {
+            let kinds = [("own", Some(TokenKind::Own)), ("lease", Some(TokenKind::Lease)), ("any", None)];
+            given.word(kinds).map(|kind| rules.tokens = kind)
+        }),
+    },
+    Setting {
+        key: "allowRevoke",
+        values: "pushers, many",
+        default: "none",
+        meaning: "who may take a lease away from its holder by a push; `git-fence-hook revoke` always may",
+        set: Set::Fence(|rules, given| given.list().map(|pushers| rules.allow_revoke = pushers)),
+    },
+    Setting {
+        key: "receivePack",
+        values: "`ancestor`, `none`",
+        default: "`ancestor`",
+        meaning: "`none` for hosts that start hooks elsewhere (GitLab): the bounded form",
+        set: Set::All(|settings, given| {
+            let is_elsewhere = given.word([("ancestor", false), ("none", true)]);
+            is_elsewhere.map(|is_elsewhere| settings.receive_pack_is_elsewhere = is_elsewhere)
+        }),
+    },
+    Setting {
+        key: "companion",
+        values: "`required`, `optional`",
+        default: "`required`",
+        meaning: "whether the gate refuses where its [companion](installing.md#two-hooks) is missing. `optional`, for hosts that have no place for a `post-receive`, is the weaker form: a ref that is put back before the next push brings its token back",
+        set: Set::All(|settings, given| {
+            let is_optional = given.word([("required", false), ("optional", true)]);
+            is_optional.map(|is_optional| settings.companion_is_optional = is_optional)
+        }),
+    },
+    Setting {
+        key: "syslog",
+        values: "`true`, `false`, a socket's path",
+        default: "`false`",
+        meaning: "send each decision, with its fields, to the local journald or syslog too; whether anybody listens does not matter to the push",
+        set: Set::All(|settings, given| given.read(listener).map(|listener| settings.syslog = listener)),
+    },
+    Setting {
+        key: "init",
+        values: "`install`, `auto`",
+        default: "`install`",
+        meaning: "`auto` lets a repository without a log begin one at its first push: for fleets and templates",
+        set: Set::All(|settings, given| {
+            let is_auto = given.word([("install", false), ("auto", true)]);
+            is_auto.map(|is_auto| settings.init_at_first_push = is_auto)
+        }),
+    },
+];
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::repository::settings::tests::settings;
+
+    /// The table of `docs/settings.md`.
+    pub(crate) fn markdown() -> String {
+        let head = "| setting | values | default | meaning |\n|---|---|---|---|\n".to_owned();
+        let row = |Setting { key, values, default, meaning, .. }: &Setting| {
+            format!("| `fence.{key}` | {values} | {default} | {meaning} |\n")
+        };
+        head + &SETTINGS.iter().map(row).collect::<String>()
+    }
+
+    fn code_spans(text: &str) -> impl Iterator<Item = &str> {
+        text.split('`').skip(1).step_by(2)
+    }
+
+    #[test]
+    fn the_default_in_the_table_is_what_counts_where_nothing_is_set() {
+        for Setting { key, default, .. } in SETTINGS {
+            let set: String = code_spans(default).map(|value| format!(" {key} = {value}\n")).collect();
+            assert_eq!(settings(&format!("[fence]\n{set}")), Ok(Settings::default()), "{key} = {default}");
+        }
+    }
+
+    #[test]
+    fn every_value_in_the_table_can_be_set_and_all_else_is_told_what_is_expected() {
+        for Setting { key, values, .. } in SETTINGS {
+            for value in code_spans(values) {
+                assert!(settings(&format!("[fence]\n {key} = {value}\n")).is_ok(), "{key} = {value}");
+            }
+            let takes_any_text = ["exempt", "allowRevoke"].contains(key);
+            assert_eq!(settings(&format!("[fence]\n {key} = no such value\n")).is_ok(), takes_any_text, "{key}");
+        }
+    }
+}

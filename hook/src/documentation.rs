@@ -2,6 +2,7 @@
 //! that a test names writes it.
 
 use crate::repository::settings;
+use git_fence_core::Code;
 use std::{fs, path::Path};
 
 /// What makes the tests write the pages.
@@ -28,4 +29,11 @@ fn assert_shown(page: &str, table: &str) {
 #[test]
 fn settings_are_those_of_the_code() {
     assert_shown("docs/settings.md", &settings::table::tests::markdown());
+}
+
+#[test]
+fn codes_are_those_of_the_code() {
+    let head = "| code | meaning | what to do |\n|---|---|---|\n".to_owned();
+    let row = |code: &Code| format!("| `{code}` | {} | {} |\n", code.meaning(), code.remedy());
+    assert_shown("README.md", &(head + &Code::ALL.iter().map(row).collect::<String>()));
 }

@@ -334,7 +334,7 @@ mod tests {
         let hint = |state: &State, rules| {
             let claim = Claim { rules, token: Some(token(4)), exempt: false, guarded: true, lease: None };
             let Decision::Refuse(reject) = decide(state, &[claim], &now()) else { panic!("4 is the mark") };
-            reject.hint()
+            reject.hint().into_owned()
         };
         assert!(hint(&leased(None), &any).contains("git fence run"));
         for hint in [hint(&written, &any), hint(&state(4, None), &any), hint(&leased(None), &own)] {

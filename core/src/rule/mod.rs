@@ -3,6 +3,7 @@
 //! Called by the gate under its lock, and by the model, with the same values. Decisions are functions of what they are
 //! given: no clock, no file, no environment.
 
+pub(crate) mod code;
 pub(crate) mod decide;
 pub(crate) mod enforcement;
 pub(crate) mod fence;

@@ -1,96 +1,10 @@
 //! Why a push is refused, in words and as a code.
+//!
+//! A refusal is a variant of [`Reject`], with its sentence, and one arm of [`Reject::facts`].
 
-use crate::{FenceName, LeaseId, Mark, ObjectId, RefName, Token, TokenKind, text};
+use crate::{Code, FenceName, LeaseId, Mark, ObjectId, RefName, Token, TokenKind, text};
 use serde::{Deserialize, Serialize};
-use std::{fmt, time::Duration};
-
-/// The stable name of a reason, for programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Code {
-    /// The token is not above the mark.
-    #[serde(rename = "FENCE-STALE")]
-    Stale,
-    /// A guarded ref would move without a token.
-    #[serde(rename = "FENCE-MISSING")]
-    Missing,
-    /// The push or its token cannot be read as one.
-    #[serde(rename = "FENCE-MALFORMED")]
-    Malformed,
-    /// Two different tokens for one fence.
-    #[serde(rename = "FENCE-AMBIGUOUS")]
-    Ambiguous,
-    /// The token is further above the mark than the settings allow.
-    #[serde(rename = "FENCE-JUMP")]
-    Jump,
-    /// Another push has been let through and its refs are still moving, or it has just moved a ref of this one.
-    #[serde(rename = "FENCE-BUSY")]
-    Busy,
-    /// The push comes from inside a hook of the push it would wait for.
-    #[serde(rename = "FENCE-NESTED")]
-    Nested,
-    /// The receive-pack that will move the refs cannot be found.
-    #[serde(rename = "FENCE-UNSEEN")]
-    Unseen,
-    /// A guarded push comes without the lease that its fence has granted.
-    #[serde(rename = "FENCE-LEASE-REQUIRED")]
-    LeaseRequired,
-    /// The lease is somebody else's.
-    #[serde(rename = "FENCE-LEASE-HELD")]
-    LeaseHeld,
-    /// The lease was the pusher's and is no more.
-    #[serde(rename = "FENCE-LEASE-LOST")]
-    LeaseLost,
-    /// What the push would make of the lease is not allowed.
-    #[serde(rename = "FENCE-LEASE-INVALID")]
-    LeaseInvalid,
-    /// The fence's own files or settings cannot be used.
-    #[serde(rename = "FENCE-BROKEN")]
-    Broken,
-}
-
-impl Code {
-    /// Every code there is.
-    pub const ALL: [Code; 13] = [
-        Code::Stale,
-        Code::Missing,
-        Code::Malformed,
-        Code::Ambiguous,
-        Code::Jump,
-        Code::Busy,
-        Code::Nested,
-        Code::Unseen,
-        Code::LeaseRequired,
-        Code::LeaseHeld,
-        Code::LeaseLost,
-        Code::LeaseInvalid,
-        Code::Broken,
-    ];
-
-    /// The code as it is printed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Code::Stale => "FENCE-STALE",
-            Code::Missing => "FENCE-MISSING",
-            Code::Malformed => "FENCE-MALFORMED",
-            Code::Ambiguous => "FENCE-AMBIGUOUS",
-            Code::Jump => "FENCE-JUMP",
-            Code::Busy => "FENCE-BUSY",
-            Code::Nested => "FENCE-NESTED",
-            Code::Unseen => "FENCE-UNSEEN",
-            Code::LeaseRequired => "FENCE-LEASE-REQUIRED",
-            Code::LeaseHeld => "FENCE-LEASE-HELD",
-            Code::LeaseLost => "FENCE-LEASE-LOST",
-            Code::LeaseInvalid => "FENCE-LEASE-INVALID",
-            Code::Broken => "FENCE-BROKEN",
-        }
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use std::{borrow::Cow, fmt, time::Duration};
 
 /// Who holds a lease, for those who would have liked to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -269,34 +183,28 @@ impl Reject {
 
     /// The stable code.
     pub fn code(&self) -> Code {
-        match self {
-            Reject::Stale { .. } => Code::Stale,
-            Reject::Missing { .. } => Code::Missing,
-            Reject::Malformed { .. } => Code::Malformed,
-            Reject::Ambiguous { .. } => Code::Ambiguous,
-            Reject::Jump { .. } => Code::Jump,
-            // The one code that says "try again", and for the same reason: others write here, nothing is spent.
-            Reject::Busy { .. } | Reject::Moved { .. } => Code::Busy,
-            Reject::Nested { .. } => Code::Nested,
-            Reject::Unseen { .. } => Code::Unseen,
-            Reject::LeaseRequired { .. } => Code::LeaseRequired,
-            Reject::LeaseHeld { .. } => Code::LeaseHeld,
-            Reject::LeaseLost { .. } => Code::LeaseLost,
-            Reject::LeaseInvalid { .. } | Reject::OwnTokens { .. } => Code::LeaseInvalid,
-            Reject::Broken { .. } => Code::Broken,
-        }
+        self.facts().code
+    }
+
+    /// The fence that refused, where it was one.
+    pub fn fence(&self) -> Option<&FenceName> {
+        self.facts().fence
+    }
+
+    /// What to do now.
+    pub fn hint(&self) -> Cow<'_, str> {
+        self.facts().hint
     }
 
     /// Whether the push may be tried again with the same token: as it is, or after a fetch.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Reject::Busy { .. } | Reject::Moved { .. })
+        self.code().is_retryable()
     }
 
     /// Whether it is about the lease itself. Such a refusal stands where a fence only observes, too: a
     /// lease that two may have is none, and without any gate git would refuse the same push.
     pub fn is_about_the_lease(&self) -> bool {
-        let of_a_lease = matches!(self, Reject::LeaseHeld { .. } | Reject::LeaseLost { .. });
-        of_a_lease || matches!(self, Reject::LeaseInvalid { .. } | Reject::OwnTokens { .. })
+        self.code().is_about_the_lease()
     }
 
     /// The token and the mark that were compared, where it is about that. For a grant they are not
@@ -308,77 +216,87 @@ impl Reject {
         }
     }
 
-    /// The fence that refused, where it was one.
-    pub fn fence(&self) -> Option<&FenceName> {
+    /// What there is to say of each refusal besides its sentence: code, fence, hint.
+    fn facts(&self) -> Facts<'_> {
         match self {
-            Reject::Stale { fence, .. }
-            | Reject::Missing { fence, .. }
-            | Reject::Ambiguous { fence, .. }
-            | Reject::Jump { fence, .. }
-            | Reject::Moved { fence, .. }
-            | Reject::Nested { fence, .. }
-            | Reject::LeaseRequired { fence, .. }
-            | Reject::LeaseHeld { fence, .. }
-            | Reject::LeaseLost { fence, .. }
-            | Reject::LeaseInvalid { fence, .. }
-            | Reject::OwnTokens { fence } => Some(fence),
-            Reject::Busy { fence, .. } => fence.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// What to do now.
-    pub fn hint(&self) -> String {
-        match self {
-            Reject::Stale { token, mark, kind, .. } => too_old(token.get() == mark.get(), *kind),
-            Reject::Missing { fence, .. } if fence.as_str() == FenceName::REPO => {
-                "push with  -o fence-token=<n>,  or end the commit's message with the trailer  Fencing-Token: <n>"
-                    .to_owned()
+            Reject::Stale { fence, token, mark, kind } => {
+                Facts::of(Code::Stale, fence, too_old(token.get() == mark.get(), *kind))
             }
-            Reject::Missing { fence, .. } => {
-                format!(
-                    "push with  -o fence-token={fence}:<n>,  or end the commit's message with the trailer  Fencing-Token: {fence}:<n>"
-                )
-            }
+            Reject::Missing { fence, .. } => Facts::of(Code::Missing, fence, without_token(fence)),
             Reject::Malformed { is_token: false, .. } => {
-                "nothing was written. Mend what the line above names, and push again".to_owned()
+                Facts::of(Code::Malformed, None, "nothing was written. Mend what the line above names, and push again")
             }
-            Reject::Malformed { is_token: true, .. } => {
-                "nothing was written. Tokens are whole numbers from 1 up, as in  -o fence-token=42".to_owned()
+            Reject::Malformed { is_token: true, .. } => Facts::of(
+                Code::Malformed,
+                None,
+                "nothing was written. Tokens are whole numbers from 1 up, as in  -o fence-token=42",
+            ),
+            Reject::Ambiguous { fence, .. } => {
+                Facts::of(Code::Ambiguous, fence, "send one token for each fence, as an option or as a trailer")
             }
-            Reject::Ambiguous { .. } => "send one token for each fence, as an option or as a trailer".to_owned(),
-            Reject::Jump { .. } => "check where the token comes from; fence.maxJump sets the limit".to_owned(),
-            Reject::Busy { .. } => {
-                "nothing was written. The same push with the same token may be tried again".to_owned()
+            Reject::Jump { fence, .. } => {
+                Facts::of(Code::Jump, fence, "check where the token comes from; fence.maxJump sets the limit")
             }
-            Reject::Moved { .. } => "nothing was written. Fetch, and push again; the same token may be used".to_owned(),
-            Reject::Nested { twice: false, .. } => {
-                "push after the outer push has ended, for instance from post-receive".to_owned()
+            Reject::Busy { fence, .. } => Facts::of(
+                Code::Busy,
+                fence.as_ref(),
+                "nothing was written. The same push with the same token may be tried again",
+            ),
+            // The one code that says "try again", and for the same reason: others write here, nothing is spent.
+            Reject::Moved { fence, .. } => {
+                Facts::of(Code::Busy, fence, "nothing was written. Fetch, and push again; the same token may be used")
             }
-            Reject::Nested { twice: true, .. } => {
-                "keep one of the two:  hooks/pre-receive  or the one in its dispatcher".to_owned()
+            Reject::Nested { fence, twice: false } => {
+                Facts::of(Code::Nested, fence, "push after the outer push has ended, for instance from post-receive")
             }
-            Reject::Unseen { .. } => {
-                "where the host starts hooks elsewhere (GitLab), set  fence.receivePack = none".to_owned()
+            Reject::Nested { fence, twice: true } => {
+                Facts::of(Code::Nested, fence, "keep one of the two:  hooks/pre-receive  or the one in its dispatcher")
             }
-            Reject::LeaseRequired { .. } => {
+            Reject::Unseen { .. } => Facts::of(
+                Code::Unseen,
+                None,
+                "where the host starts hooks elsewhere (GitLab), set  fence.receivePack = none",
+            ),
+            Reject::LeaseRequired { fence, .. } => Facts::of(
+                Code::LeaseRequired,
+                fence,
                 format!(
                     "run the work under a lease,  git fence run -- COMMAND,  or push with  git fence push. {WHO_CHANGES}"
-                )
+                ),
+            ),
+            Reject::LeaseHeld { fence, .. } => Facts::of(
+                Code::LeaseHeld,
+                fence,
+                "nothing was written. Leave it to its holder, or wait:  git fence run --if-held wait",
+            ),
+            Reject::LeaseLost { fence, .. } => Facts::of(
+                Code::LeaseLost,
+                fence,
+                "nothing was written. Stop: another run may have gone on from here. To start over,  git fence acquire",
+            ),
+            Reject::LeaseInvalid { fence, .. } => {
+                Facts::of(Code::LeaseInvalid, fence, "nothing was written. Leases are moved by  git fence")
             }
-            Reject::OwnTokens { .. } => {
-                format!("nothing was written. Push with a token from where the others get theirs. {WHO_CHANGES}")
-            }
-            Reject::LeaseHeld { .. } => {
-                "nothing was written. Leave it to its holder, or wait:  git fence run --if-held wait".to_owned()
-            }
-            Reject::LeaseLost { .. } => {
-                "nothing was written. Stop: another run may have gone on from here. To start over,  git fence acquire"
-                    .to_owned()
-            }
-            Reject::LeaseInvalid { .. } => "nothing was written. Leases are moved by  git fence".to_owned(),
-            Reject::Broken { mend, .. } => mend.clone(),
+            Reject::OwnTokens { fence } => Facts::of(
+                Code::LeaseInvalid,
+                fence,
+                format!("nothing was written. Push with a token from where the others get theirs. {WHO_CHANGES}"),
+            ),
+            Reject::Broken { mend, .. } => Facts::of(Code::Broken, None, mend),
         }
+    }
+}
+
+/// See [`Reject::facts`].
+struct Facts<'a> {
+    code: Code,
+    fence: Option<&'a FenceName>,
+    hint: Cow<'a, str>,
+}
+
+impl<'a> Facts<'a> {
+    fn of(code: Code, fence: impl Into<Option<&'a FenceName>>, hint: impl Into<Cow<'a, str>>) -> Facts<'a> {
+        Facts { code, fence: fence.into(), hint: hint.into() }
     }
 }
 
@@ -397,6 +315,12 @@ fn too_old(has_written: bool, kind: Option<TokenKind>) -> String {
         Some(TokenKind::Own) | None => "get a new token from where this one came from",
     };
     format!("{what}. Another number will not help; to start over, {then}")
+}
+
+/// How to send a token for `fence`.
+fn without_token(fence: &FenceName) -> String {
+    let token = if fence.as_str() == FenceName::REPO { "<n>".to_owned() } else { format!("{fence}:<n>") };
+    format!("push with  -o fence-token={token},  or end the commit's message with the trailer  Fencing-Token: {token}")
 }
 
 fn of_ref(name: &Option<RefName>) -> String {

@@ -65,7 +65,7 @@ pub use log::flight::{InFlight, Landed, Plan, PlannedRef, PushId};
 pub use log::fold::{FoldError, LOG_VERSION};
 pub use log::place::{Place, ReceivePack, View};
 pub use log::settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle, settle_as_reported};
-pub use log::stamp::{Stamp, boottime_offset_ns};
+pub use log::stamp::Stamp;
 pub use log::state::State;
 pub use report::leases::LeaseTally;
 pub use report::spread::Spread;

@@ -99,15 +99,7 @@ impl Environment {
 
 /// As git quotes for a shell, and reads back.
 fn in_shell_quotes(text: &OsStr) -> OsString {
-    let mut quoted = vec![b'\''];
-    for byte in text.as_bytes() {
-        match byte {
-            b'\'' | b'!' => quoted.extend([b'\'', b'\\', *byte, b'\'']),
-            byte => quoted.push(*byte),
-        }
-    }
-    quoted.push(b'\'');
-    OsString::from_vec(quoted)
+    OsString::from_vec(gix::quote::single(text.as_bytes().into()).into())
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //! The modules work on every Unix, through `std`, `rustix`, `nix` and `signal-hook`. What only Linux has lies in one
 //! folder, `linux/`, and is reached through one name, `os`. To port the client is to write the same items once more,
 //! `macos/` for example, and to name them below; each module says what they would be made of. The gate stays with
-//! Linux: it opens files in ways that only Linux has (`hook/src/log/directory.rs`).
+//! Linux: it opens files in ways that only Linux has (`hook/src/log/directory.rs`). With a folder of empty functions the
+//! client compiles for `aarch64-apple-darwin`, and nothing outside of this crate has to change for that.
 //!
 //! | module | what another Unix has to give (`os`) |
 //! |---|---|

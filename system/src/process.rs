@@ -11,7 +11,7 @@
 
 pub use crate::identity::{Identity, Liveness};
 use crate::os;
-pub use os::pidfd::{NoHandle, ProcessHandle};
+pub use os::handle::{NoHandle, ProcessHandle};
 pub use rustix::process::{Pid, Signal};
 use rustix::{
     io::Errno,

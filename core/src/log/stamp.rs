@@ -36,35 +36,9 @@ impl Stamp {
     }
 }
 
-/// By how many nanoseconds the clock that counts since the boot is ahead in a time namespace, out of what the kernel
-/// shows there in `/proc/self/timens_offsets`. Whoever records that clock takes it off: two namespaces of one machine
-/// share its boot id and would take each other's moments for long gone, or for yet to come.
-pub fn boottime_offset_ns(shown: &str) -> Option<i128> {
-    let fields = |line: &str| -> Option<i128> {
-        let mut fields = line.split_ascii_whitespace();
-        let ("boottime", seconds, nanos) = (fields.next()?, fields.next()?, fields.next()?) else { return None };
-        Some(i128::from(seconds.parse::<i64>().ok()?) * 1_000_000_000 + i128::from(nanos.parse::<i64>().ok()?))
-    };
-    shown.lines().find_map(fields)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_offset_of_a_time_namespace_is_read_from_its_own_line() {
-        for (shown, offset) in [
-            ("monotonic           5         6\nboottime        86400         0\n", Some(86_400_000_000_000)),
-            ("boottime -3 250000000", Some(-2_750_000_000)),
-            ("monotonic 1 2\nboottime 0 0\n", Some(0)),
-            ("monotonic 1 2\n", None),
-            ("boottime x 0", None),
-            ("", None),
-        ] {
-            assert_eq!(boottime_offset_ns(shown), offset, "{shown}");
-        }
-    }
 
     #[test]
     fn within_a_boot_the_clock_that_nobody_sets_counts() {

@@ -16,6 +16,7 @@ use crate::{
 };
 use clap::Args;
 use git_fence_core::{FenceName, LeaseId, Ttl, few_words, length_of_time, owner_name, text};
+use git_fence_system::{place, user};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
 /// Which fence of which remote.
@@ -152,12 +153,7 @@ impl Context {
     }
 
     fn usual_owner(&self) -> String {
-        let uid = nix::unistd::Uid::effective();
-        let user = nix::unistd::User::from_uid(uid).ok().flatten();
-        let user = user.map_or_else(|| format!("uid {uid}"), |user| user.name);
-        let host = rustix::system::uname();
-        let host = String::from_utf8_lossy(host.nodename().to_bytes()).into_owned();
-        owner_name(&format!("{user}@{host}")).unwrap_or_else(|| "somebody".to_owned())
+        owner_name(&format!("{}@{}", user::own_name(), place::host_name())).unwrap_or_else(|| "somebody".to_owned())
     }
 }
 

@@ -9,13 +9,13 @@ use crate::{
     lease::client::Client,
     store::{answer::PushAnswer, remote, sending::plain_push},
 };
-use rustix::fs::{Access, access};
+use git_fence_system::program::is_executable;
 use std::ffi::OsString;
 
 /// Whether git would run one: the file, or (from 2.54 on) a command in the configuration.
 pub(crate) fn is_there(git: &Git) -> bool {
     let file = git.ask(["rev-parse", "--git-path", "hooks/pre-push"]);
-    file.is_ok_and(|file| access(git.dir.join(file), Access::EXEC_OK).is_ok())
+    file.is_ok_and(|file| is_executable(&git.dir.join(file)))
         || git.settings(&[], r"^hook\..*\.event$").iter().any(|(_, event)| event == "pre-push")
 }
 

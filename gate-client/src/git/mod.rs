@@ -7,10 +7,7 @@ pub(crate) mod local;
 
 use crate::surroundings::Environment;
 use git_fence_core::text;
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
-};
+use git_fence_system::process::{self, Pid, ProcessHandle, Signal};
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Read, Write as _},
@@ -194,7 +191,7 @@ pub(crate) fn run(command: &mut Command, how: &How) -> io::Result<Ran> {
     let stderr = Listener::start(child.stderr.take(), how.aloud);
     let pid = Pid::from_child(&child);
     if is_bounded && !ends_in_time(pid, how) {
-        let _ = kill_process_group(pid, Signal::KILL);
+        process::signal_group(pid, Signal::KILL);
     }
     let status = child.wait()?;
     Ok(Ran { status, stdout: stdout.heard(), stderr: stderr.heard() })
@@ -241,17 +238,15 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Whether the process ends by itself in time. The clock that is waited by stops during suspend: callers
 /// with a deadline look at theirs again.
 fn ends_in_time(pid: Pid, how: &How) -> bool {
-    let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
+    let Ok(process) = ProcessHandle::open(pid) else { return true };
     let since = Instant::now();
     loop {
         if how.is_over(since.elapsed()) {
             return false;
         }
         let left = how.within.map_or(LOOK, |within| within.saturating_sub(since.elapsed()));
-        let Ok(timeout) = Timespec::try_from(left.min(LOOK)) else { return true };
-        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            _ => return true,
+        if process.ends_within(left.min(LOOK)).unwrap_or(true) {
+            return true;
         }
     }
 }

@@ -34,10 +34,7 @@ use crate::{
     surroundings::Environment,
 };
 use git_fence_core::{Code, HolderMove, text};
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    io::retry_on_intr,
-};
+use git_fence_system::descriptor;
 use std::{
     ffi::{OsStr, OsString},
     io::{self, BufRead, Write},
@@ -330,9 +327,7 @@ impl Helper {
 /// the other end of its standard input. Git starts the helper through another git, so its parent says nothing.
 fn end_with_git(works: Arc<AtomicBool>) {
     thread::spawn(move || {
-        let stdin = io::stdin();
-        let mut closed = [PollFd::new(&stdin, PollFlags::empty())];
-        let polled = retry_on_intr(|| poll(&mut closed, None));
+        let polled = descriptor::wait_until_closed(io::stdin());
         // At rest it reads the end by itself, unless there is something to do before that.
         while !works.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(20));

@@ -8,13 +8,9 @@ use crate::{
     git::{How, local::Local},
 };
 use git_fence_core::{FenceName, Holder, HolderMove, Lease, LeaseId, LeasePart, LeaseState, Secret, Stamp, Version};
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
-    fs::{self, DirBuilder, File},
+    fs::{self, DirBuilder, File, TryLockError},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -265,9 +261,10 @@ fn sweep(leases: &Path, now: &Stamp) {
 pub(crate) fn wait_for_lock(file: &File, how: &How) -> io::Result<()> {
     let since = Instant::now();
     loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if how.is_over(since.elapsed()) => return Err(io::ErrorKind::TimedOut.into()),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(Duration::from_millis(20)),
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if how.is_over(since.elapsed()) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(20)),
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Interrupted => {}
             taken => return taken.map_err(io::Error::from),
         }
     }

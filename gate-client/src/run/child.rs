@@ -7,13 +7,12 @@
 //! If `run` dies, of whatever, the keeper ends the command and all it has started. If the keeper
 //! dies, `run` does. If both are killed at once, the command goes on: then only the fence is left.
 
-use crate::run::{
-    processes::{self, Process},
-    wire::{KeeperOrder, KeeperReport, hand_over, hear, say, since_boot},
-};
-use rustix::{
-    io::Errno,
-    process::{Pid, Signal},
+use crate::run::wire::{KeeperOrder, KeeperReport, hear, say};
+use git_fence_system::{
+    clock::since_boot,
+    descriptor::hand_over,
+    process::{self, Pid, Process, Signal},
+    program, terminal,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -69,7 +68,7 @@ impl Supervised {
     /// Starts the command under a keeper. `tell` is called on another thread, in order.
     pub(crate) fn start(spec: &Spec<'_>, tell: impl Fn(Happened) + Send + 'static) -> io::Result<Supervised> {
         let (keeper, theirs) = UnixStream::pair()?;
-        let foreground = is_in_foreground();
+        let foreground = terminal::is_in_foreground();
         let mut child = keeper_command(spec, foreground, theirs).spawn()?;
         let listening = keeper.try_clone()?;
         hand_over(&keeper, io::stdin())?;
@@ -113,20 +112,8 @@ impl Drop for Supervised {
     }
 }
 
-/// Whether this is what the terminal's keys go to.
-fn is_in_foreground() -> bool {
-    let Ok(own) = Process::own() else { return false };
-    match rustix::termios::tcgetpgrp(io::stdin()) {
-        Ok(group) => own.group == Some(group),
-        // The terminal's group is outside of this pid namespace. So is ours, if it is that one.
-        Err(Errno::OPNOTSUPP) => own.group.is_none(),
-        Err(_) => false,
-    }
-}
-
 fn keeper_command(spec: &Spec<'_>, foreground: bool, socket: UnixStream) -> Command {
-    // This very program, also if its file has been replaced meanwhile.
-    let mut keeper = Command::new("/proc/self/exe");
+    let mut keeper = Command::new(program::own());
     keeper.arg0("git-fence").arg("keeper").arg(format!("--grace-ms={}", spec.grace.as_millis()));
     if foreground {
         keeper.arg("--foreground");
@@ -167,9 +154,9 @@ fn end_without_keeper(command: &Process, has_group: bool, grace: Duration) {
     let mut members = vec![*command];
     let mut due: &[Signal] = &[Signal::TERM, Signal::CONT];
     loop {
-        let all = processes::all();
+        let all = process::all();
         members.retain(Process::is_still_alive);
-        let below = members.iter().flat_map(|member| processes::below(member.pid, &all));
+        let below = members.iter().flat_map(|member| process::below(member.pid, &all));
         let in_group = all.iter().filter(|process| has_group && process.group == Some(command.pid)).copied();
         let found: Vec<Process> = below.chain(in_group).collect();
         members.extend(found.into_iter().filter(|process| process.session == command.session && process.alive));

@@ -9,25 +9,23 @@
 
 use crate::run::{
     members::{Members, reap_adopted},
-    processes::Process,
-    signals,
-    wire::{KeeperOrder, KeeperReport, hear, say, since_boot, take_over},
+    wire::{KeeperOrder, KeeperReport, hear, say},
 };
-use rustix::{
-    fd::AsFd,
-    io::Errno,
-    process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, set_child_subreaper, waitid},
-};
-use signal_hook::{
-    consts::{SIGCHLD, SIGINT, SIGQUIT},
-    iterator::Signals,
+use git_fence_system::{
+    clock::since_boot,
+    descriptor::take_over,
+    process::{self, Pid, Process, Signal},
+    signals::{self, SIGCHLD, SIGINT, SIGQUIT},
 };
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Write},
-    os::unix::{
-        net::UnixStream,
-        process::{CommandExt, ExitStatusExt},
+    os::{
+        fd::AsFd,
+        unix::{
+            net::UnixStream,
+            process::{CommandExt, ExitStatusExt},
+        },
     },
     path::Path,
     process::{Child, Command, ExitCode, ExitStatus},
@@ -71,13 +69,13 @@ fn keep(args: &KeeperArgs) -> io::Result<()> {
     let run = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let Some(stdin) = take_over(&run)? else { return Ok(()) };
     // For ps and top, which would show it as `exe`.
-    let _ = rustix::thread::set_name(c"git-fence-keep");
+    process::show_as(c"git-fence-keep");
     let session = match Process::own() {
         Ok(own) => own.session,
         // Whoever cannot see what the command starts cannot end it.
         Err(e) => return say(&run, &KeeperReport::CannotStart { not_found: false, why: e.to_string() }),
     };
-    set_child_subreaper(Some(getpid()))?;
+    process::adopt_orphans()?;
     let (events, happens) = mpsc::channel();
     listen_to_signals(events.clone())?;
     listen_to_run(run.try_clone()?, events)?;
@@ -115,10 +113,11 @@ enum KeeperEvent {
 }
 
 fn listen_to_signals(events: Sender<KeeperEvent>) -> io::Result<()> {
-    let mut signals = Signals::new(signals::that_ask_to_end().iter().chain(&[SIGCHLD]))?;
-    let listen = move || signals.forever().map(KeeperEvent::Signal).try_for_each(|signal| events.send(signal));
-    thread::Builder::new().spawn(listen)?;
-    Ok(())
+    let all: Vec<i32> = signals::that_ask_to_end().into_iter().chain([SIGCHLD]).collect();
+    signals::hear(&all, move |signal| {
+        // Nobody hears it who has ended.
+        let _ = events.send(KeeperEvent::Signal(signal));
+    })
 }
 
 fn listen_to_run(run: UnixStream, events: Sender<KeeperEvent>) -> io::Result<()> {
@@ -218,8 +217,8 @@ impl Keeper {
         match self.members.group {
             // The group's number is the command's pid, which is not reaped yet.
             Some(group) => {
-                let _ = kill_process_group(group, named);
-                let _ = kill_process_group(group, Signal::CONT);
+                process::signal_group(group, named);
+                process::signal_group(group, Signal::CONT);
             }
             // These come from the terminal, and the command has had them from there.
             None if signal == SIGINT || signal == SIGQUIT => {}
@@ -230,11 +229,9 @@ impl Keeper {
         }
     }
 
-    /// Whether the command has ended. It is not reaped by that: as a zombie it keeps its pid, which
-    /// is also the number of its group, from becoming somebody else's.
+    /// Whether the command has ended. It is not reaped by that, so its group stays its own.
     fn has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        matches!(waitid(WaitId::Pid(self.pid), options), Ok(Some(_)) | Err(Errno::CHILD))
+        process::child_has_ended(self.pid)
     }
 
     /// A `run` that is gone does not hear it, which is no reason to stop here.

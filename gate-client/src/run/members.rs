@@ -4,8 +4,7 @@
 //! Not the group alone: `timeout` and shells with job control make groups of their own. One that
 //! began a session of its own is a daemon on purpose and is left alone.
 
-use crate::run::processes::{self, Process};
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, waitpid};
+use git_fence_system::process::{self, Pid, Process, Signal};
 
 #[derive(Debug)]
 pub(crate) struct Members {
@@ -19,7 +18,7 @@ impl Members {
     pub(crate) fn signal(&self, signal: Signal) {
         // The group first and at once, so that nobody in it escapes by forking.
         if let Some(group) = self.group {
-            let _ = kill_process_group(group, signal);
+            process::signal_group(group, signal);
         }
         for member in self.alive().iter().filter(|member| !self.is_in_group(member)) {
             member.signal(signal);
@@ -27,7 +26,7 @@ impl Members {
     }
 
     /// The members that are still there and within reach. Looked for twice before it is said that
-    /// there are none: reading `/proc` takes time, and a process may change its parent meanwhile.
+    /// there are none: looking at all processes takes time, and a process may change its parent meanwhile.
     pub(crate) fn left(&self) -> Vec<Process> {
         let look = || {
             let mut members = self.alive();
@@ -39,8 +38,8 @@ impl Members {
     }
 
     fn alive(&self) -> Vec<Process> {
-        let all = processes::all();
-        let below = processes::below(getpid(), &all).into_iter();
+        let all = process::all();
+        let below = process::below(process::own_pid(), &all).into_iter();
         let others = below.filter(|process| process.session == self.session && !self.is_in_group(process));
         let in_group = all.iter().filter(|process| self.is_in_group(process)).copied();
         others.chain(in_group).filter(|process| process.alive).collect()
@@ -53,8 +52,8 @@ impl Members {
 
 /// Reaps the orphans that this process has adopted and that have ended, and not the command.
 pub(crate) fn reap_adopted(command: Pid) {
-    let is_adopted = |process: &&Process| process.parent == Some(getpid()) && process.pid != command;
-    for orphan in processes::all().iter().filter(is_adopted).filter(|process| !process.alive) {
-        let _ = waitpid(Some(orphan.pid), WaitOptions::NOHANG);
+    let is_adopted = |process: &&Process| process.parent == Some(process::own_pid()) && process.pid != command;
+    for orphan in process::all().iter().filter(is_adopted).filter(|process| !process.alive) {
+        process::reap(orphan.pid);
     }
 }

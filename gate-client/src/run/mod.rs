@@ -10,7 +10,6 @@ pub(crate) mod keeper;
 pub(crate) mod lfs;
 pub(crate) mod members;
 pub(crate) mod outcome;
-pub(crate) mod processes;
 pub(crate) mod signals;
 pub(crate) mod starter;
 pub(crate) mod waiting;
@@ -30,7 +29,7 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use git_fence_core::HeldBy;
-use signal_hook::consts::SIGTERM;
+use git_fence_system::signals::{SIGTERM, hear, that_ask_to_end};
 use std::{
     ffi::OsString,
     io::{self, Write as _},
@@ -139,7 +138,7 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
     let (tell, events) = mpsc::channel();
     let (heard, stop) = (tell.clone(), Arc::new(AtomicBool::new(false)));
     let interrupted = stop.clone();
-    signals::hear(move |signal| {
+    hear(&that_ask_to_end(), move |signal| {
         interrupted.store(true, Ordering::Relaxed);
         let _ = heard.send(RunEvent::Signal(signal));
     })

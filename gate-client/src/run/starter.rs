@@ -1,30 +1,24 @@
 //! Who has started this program. For `git fence` it is git: the pid that a supervisor knows is git's, and
 //! what ends git without asking (SIGKILL) does not reach us. So git is watched, and its end is our SIGTERM.
 
-use crate::{run::processes::Process, surroundings::Environment};
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    fd::OwnedFd,
-    io::{Errno, retry_on_intr},
-    process::{Pid, PidfdFlags, getpid, getppid, pidfd_open},
-};
+use crate::surroundings::Environment;
+use git_fence_system::process::{self, Pid, Process, ProcessHandle, own_pid, parent_pid};
 use std::{
     ffi::OsStr,
-    fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
 
-/// How often to look whether git is still our parent, where the system has no pidfds.
+/// How often to look whether git is still our parent, where the system has no handles.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Who has started this program.
 #[derive(Debug)]
 pub(crate) enum Starter {
     /// Git, which waits for us.
-    Git { pid: Pid, pidfd: Option<OwnedFd> },
+    Git { pid: Pid, handle: Option<ProcessHandle> },
     /// Git, and it was gone before we looked.
     GitThatIsGone,
     /// Somebody else, a shell or a timer: their end says nothing, `nohup` and `&` are there for that.
@@ -35,13 +29,13 @@ impl Starter {
     /// Looks for it, which is to be done first of all. `name` is what this program was called by.
     pub(crate) fn find(name: &OsStr, environment: &Environment) -> Starter {
         // There is no number for a parent outside of the pid namespace.
-        let Some(pid) = getppid() else { return Starter::SomebodyElse };
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
+        let Some(pid) = parent_pid() else { return Starter::SomebodyElse };
+        let handle = ProcessHandle::open(pid).ok();
         let is_git = is_git(pid);
         // Asked again after opening: the pid of one that is gone may be somebody else's.
-        let is_parent = getppid() == Some(pid);
+        let is_parent = parent_pid() == Some(pid);
         match (is_git, is_parent) {
-            (true, true) => Starter::Git { pid, pidfd },
+            (true, true) => Starter::Git { pid, handle },
             (true, false) => Starter::GitThatIsGone,
             (false, _) if is_called_as_by_git(name, environment) && is_orphan() => Starter::GitThatIsGone,
             (false, _) => Starter::SomebodyElse,
@@ -53,9 +47,9 @@ impl Starter {
         match self {
             Starter::SomebodyElse => {}
             Starter::GitThatIsGone => tell(),
-            Starter::Git { pid, pidfd } => {
+            Starter::Git { pid, handle } => {
                 thread::spawn(move || {
-                    wait_for_end_of_parent(pid, pidfd);
+                    wait_for_end_of_parent(pid, handle.as_ref());
                     tell();
                 });
             }
@@ -63,10 +57,9 @@ impl Starter {
     }
 }
 
-fn wait_for_end_of_parent(pid: Pid, pidfd: Option<OwnedFd>) {
-    let ended = pidfd.map(|pidfd| retry_on_intr(|| poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None)));
-    if ended.unwrap_or(Err(Errno::NOSYS)).is_err() {
-        while getppid() == Some(pid) {
+fn wait_for_end_of_parent(pid: Pid, handle: Option<&ProcessHandle>) {
+    if !handle.is_some_and(|handle| handle.wait().is_ok()) {
+        while parent_pid() == Some(pid) {
             thread::sleep(LOOK);
         }
     }
@@ -74,7 +67,7 @@ fn wait_for_end_of_parent(pid: Pid, pidfd: Option<OwnedFd>) {
 
 /// Whether the process is a `git`, by the name that it was called by.
 fn is_git(pid: Pid) -> bool {
-    let arguments = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+    let arguments = process::arguments(pid).unwrap_or_default();
     let name = arguments.split(|byte| *byte == 0).next().unwrap_or_default();
     Path::new(OsStr::from_bytes(name)).file_name() == Some(OsStr::new("git"))
 }
@@ -93,7 +86,7 @@ fn is_called_as_by_git(name: &OsStr, environment: &Environment) -> bool {
 fn is_orphan() -> bool {
     let Ok(own) = Process::own() else { return false };
     let Some(parent) = own.parent else { return false };
-    let leads_session = own.session == Some(getpid());
+    let leads_session = own.session == Some(own_pid());
     let session_of_parent = Process::read(parent).map(|parent| parent.session);
     !leads_session && (parent == Pid::INIT || session_of_parent.is_some_and(|session| session != own.session))
 }

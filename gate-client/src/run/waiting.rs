@@ -12,7 +12,7 @@ use crate::{
     run::watch::{RunEvent, note},
 };
 use git_fence_core::{Ahead, HeldBy, Version, text};
-use signal_hook::consts::SIGTERM;
+use git_fence_system::signals::SIGTERM;
 use std::{
     io::{self, IsTerminal as _},
     sync::{Arc, atomic::AtomicBool, mpsc::Receiver},

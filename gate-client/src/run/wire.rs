@@ -4,18 +4,9 @@
 //! So no file descriptor is ever inheritable that should not be, whatever other threads start
 //! meanwhile, and the end of the socket means the end of the other process.
 
-use rustix::{
-    cmsg_space,
-    fd::{AsFd, OwnedFd},
-    net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-        recvmsg, sendmsg,
-    },
-};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
-    io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write},
-    mem::MaybeUninit,
+    io::{self, BufRead, BufReader, Write},
     os::unix::net::UnixStream,
     time::Duration,
 };
@@ -25,7 +16,7 @@ use std::{
 pub(crate) enum KeeperOrder {
     /// Pass a signal on to the command's group.
     Signal(i32),
-    /// End the command, at the latest at this time since boot.
+    /// End the command, at the latest at this time since boot: a lease does not wait for a laptop to wake up.
     EndBy(Duration),
 }
 
@@ -39,12 +30,6 @@ pub(crate) enum KeeperReport {
     Killed(i32),
 }
 
-/// Time since boot by the clock that counts suspend: a lease does not wait for a laptop to wake up.
-pub(crate) fn since_boot() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.try_into().unwrap_or_default()
-}
-
 pub(crate) fn say<T: Serialize>(mut to: &UnixStream, message: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -56,32 +41,10 @@ pub(crate) fn hear<T: DeserializeOwned>(from: &UnixStream) -> impl Iterator<Item
     BufReader::new(from).lines().map_while(|line| serde_json::from_str(&line.ok()?).ok())
 }
 
-/// Sends a file descriptor, before any line.
-pub(crate) fn hand_over(to: &UnixStream, fd: impl AsFd) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [fd.as_fd()];
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(to, &[IoSlice::new(b"\n")], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
-/// Takes the file descriptor that was handed over; nothing if the other process has ended instead.
-pub(crate) fn take_over(from: &UnixStream) -> io::Result<Option<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let mut bytes = [IoSliceMut::new(&mut byte)];
-    rustix::io::retry_on_intr(|| recvmsg(from, &mut bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
-    Ok(ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use git_fence_system::descriptor::{hand_over, take_over};
     use std::{fs::File, io::Read};
 
     #[test]
@@ -103,12 +66,5 @@ mod tests {
             matches!(orders[..], [KeeperOrder::Signal(15), KeeperOrder::EndBy(by)] if by.as_millis() == 1500),
             "{orders:?}"
         );
-    }
-
-    #[test]
-    fn a_run_that_is_gone_hands_nothing_over() {
-        let (run, keeper) = UnixStream::pair().unwrap();
-        drop(run);
-        assert!(take_over(&keeper).unwrap().is_none());
     }
 }

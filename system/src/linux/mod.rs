@@ -4,7 +4,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod descriptor;
+pub(crate) mod handle;
 pub(crate) mod lock;
-pub(crate) mod pidfd;
 pub(crate) mod place;
 pub(crate) mod process;

@@ -488,7 +488,7 @@ fn foreign_repository_and_missing_permission_are_reported_clearly() {
         return;
     }
     let world = World::bare(&any_git(), &[]);
-    // As a user who owns nothing here, but may look.
+    // As a user who owns nothing here, but may read.
     fs::set_permissions(world.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     let as_nobody = |env: &[(&str, &str)]| {
         let mut command = Command::new("setpriv");

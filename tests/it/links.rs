@@ -46,7 +46,7 @@ fn world_with_victims() -> World {
     world
 }
 
-/// The repository belongs to another user, if that is possible: what root creates there is given to the owner.
+/// The repository belongs to another user: what root creates there is given to the owner.
 fn give_away(world: &World) {
     if !lacks(&[Need::AnotherUser]) {
         world.ok(Command::new("chown").arg("-hR").arg("65534:65534").arg(world.server()));

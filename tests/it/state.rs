@@ -283,7 +283,7 @@ fn lost_ref_list_refuses_instead_of_guessing() {
     assert!(!plan.exists(), "a settled push needs no ref list");
 }
 
-/// Copies the program to where everybody can run it, and gives the words that run it as somebody who is not root.
+/// Copies the program to a place where every user can run it, and returns the command that runs it as another user.
 fn as_nobody(world: &World) -> String {
     let program = world.path("gate-for-all");
     copy_program(env!("CARGO_BIN_EXE_git-fence-hook"), &program);
@@ -294,7 +294,7 @@ fn as_nobody(world: &World) -> String {
 
 #[test]
 fn unwritable_directory_refuses() {
-    // Whoever is not root already needs nobody else.
+    // Without root the tests already run as another user.
     if is_root() && lacks(&[Need::AnotherUser]) {
         return;
     }

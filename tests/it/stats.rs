@@ -234,7 +234,7 @@ fn prometheus_output_parses_for_any_repository_name() {
     }
     let median = value("git_fence_decision_seconds", &[("quantile", "0.5")]);
     assert!(median > 0.0 && median <= value("git_fence_decision_longest_seconds", &[]));
-    // The tool that Prometheus' own people check with, where it is installed.
+    // Prometheus' own checker, if it is installed.
     if is_installed("promtool") {
         let mut promtool = Command::new("promtool");
         let mut child = promtool.args(["check", "metrics"]).stdin(Stdio::piped()).spawn().unwrap();

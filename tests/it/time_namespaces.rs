@@ -7,7 +7,7 @@ use crate::support::{
     sh, wait_until,
 };
 
-/// Lets the hook run where the machine has been up for a day longer.
+/// Runs the hook in a namespace in which the machine has been up for a day longer.
 fn hook_in_a_later_namespace(world: &World) {
     let enter = ["--time", "--boottime", "86400", "--fork"];
     let gate = sh(env!("CARGO_BIN_EXE_git-fence-hook"));

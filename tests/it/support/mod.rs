@@ -451,12 +451,12 @@ pub(crate) fn signal(pid: u32, name: &str) {
     assert!(try_signal(pid, name), "kill -{name} {pid}");
 }
 
-/// The same, to one that may have ended meanwhile: whether it was there.
+/// The same for a process that may have ended meanwhile. Returns whether it existed.
 pub(crate) fn try_signal(pid: u32, name: &str) -> bool {
     rustix::process::kill_process(as_pid(pid), signal_of(name)).is_ok()
 }
 
-/// To a whole process group, by the pid of its leader.
+/// Sends a signal to a whole process group, by the pid of its leader.
 pub(crate) fn signal_group(leader: u32, name: &str) {
     let sent = rustix::process::kill_process_group(as_pid(leader), signal_of(name));
     assert!(sent.is_ok(), "kill -{name} -- -{leader}");

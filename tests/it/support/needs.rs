@@ -1,8 +1,8 @@
-//! What some tests need and not every machine has: programs, and what only root may do, or only some systems allow.
+//! Requirements that not every machine meets: programs, root, and features that only some systems allow.
 //!
-//! A test asks [`lacks`] first, and returns where something is missing. The first one that does says so, in one line for
-//! the whole run. `GIT_FENCE_TESTS_NEED` turns a skip into a failure: `programs` where a program is not installed, as
-//! `./check` sets it after installing them all, and `all` for whatever is missing, as CI sets it.
+//! A test calls [`lacks`] first, and returns if something is missing. The first such test says so, in one line for
+//! the whole run. `GIT_FENCE_TESTS_NEED` turns a skip into a failure: `programs` if a program is not installed, which
+//! `./check` sets after installing them all, and `all` for every requirement, which CI sets.
 
 use std::{
     io::Write as _,
@@ -15,16 +15,16 @@ use std::{
     sync::{LazyLock, Once},
 };
 
-/// Something to ask for before a test begins.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// To trace programs, and to kill them at a system call.
     Strace,
     GitLfs,
-    /// For what is written in it in `fixtures/`.
+    /// For the Python programs in `fixtures/`.
     Python,
     Terminal,
-    /// To become somebody else, to give files away, and to run there what was built here.
+    /// To run the built programs as another user, and to change the owner of files.
     AnotherUser,
     /// To mount file systems.
     Mount,
@@ -36,7 +36,7 @@ pub(crate) enum Need {
 
 use Need::{AnotherUser, GitLfs, Mount, OtherBoot, PidNamespace, Python, Strace, Terminal, TimeNamespace};
 
-/// What a need is called, the programs it takes, and whether they do their work here.
+/// The name of a requirement, the programs it needs, and a check that they work here.
 struct Row {
     need: Need,
     name: &'static str,
@@ -49,14 +49,14 @@ static TABLE: [Row; 9] = [
     Row { need: GitLfs, name: "git-lfs", programs: &["git-lfs"], works: || true },
     Row { need: Python, name: "python3", programs: &["python3"], works: || true },
     Row { need: Terminal, name: "a terminal", programs: &["script"], works: || true },
-    Row { need: AnotherUser, name: "another user", programs: &["setpriv", "flock"], works: becomes_somebody_else },
+    Row { need: AnotherUser, name: "another user", programs: &["setpriv", "flock"], works: becomes_another_user },
     Row { need: Mount, name: "permission to mount", programs: &["mount", "unshare"], works: mounts },
     Row { need: OtherBoot, name: "another boot id", programs: &["mount", "unshare"], works: hides_the_boot_id },
     Row { need: PidNamespace, name: "a pid namespace", programs: &["unshare"], works: makes_a_pid_namespace },
     Row { need: TimeNamespace, name: "a time namespace", programs: &["unshare"], works: makes_a_time_namespace },
 ];
 
-/// Whether one of them is missing. Then the test returns, having said so, or fails where nothing may be skipped.
+/// Whether one of them is missing. Then the test prints that and returns, or fails if nothing may be skipped.
 #[must_use = "a test that lacks something returns"]
 #[track_caller]
 pub(crate) fn lacks(needs: &[Need]) -> bool {
@@ -73,7 +73,7 @@ pub(crate) fn lacks(needs: &[Need]) -> bool {
         other => panic!("GIT_FENCE_TESTS_NEED is 'programs' or 'all', not '{other}'"),
     };
     assert!(may_skip, "GIT_FENCE_TESTS_NEED={strict}, and this test needs {}", here.words());
-    // Past what captures the output of tests that pass.
+    // Bypasses the capture of the output of passing tests.
     let all = Missing::of(|_| true);
     SAY.call_once(|| _ = writeln!(std::io::stderr(), "note: skipped tests that need {}", all.words()));
     true
@@ -83,7 +83,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
     std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|dir| dir.join(program).is_file())
 }
 
-/// What is not to be had on this machine.
+/// What this machine does not have.
 struct Missing {
     programs: Vec<&'static str>,
     others: Vec<&'static str>,
@@ -121,7 +121,7 @@ impl Missing {
     }
 }
 
-/// The packages of Debian that bring a program, by the table that `./check` installs from.
+/// The Debian packages that contain a program, from the table that `./check` installs from.
 fn packages_of(program: &str) -> impl Iterator<Item = &'static str> {
     let lines = include_str!("../../programs.txt").lines().filter(|line| !line.starts_with('#'));
     let mut rows = lines.map(|line| line.split_whitespace());
@@ -133,13 +133,13 @@ fn succeeds(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).output().is_ok_and(|ran| ran.status.success())
 }
 
-/// Not everywhere: some containers forbid it.
+/// Some containers forbid it.
 fn traces() -> bool {
     succeeds(Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]))
 }
 
-/// Also where what was built lies in a directory that others may not enter, it cannot be had.
-fn becomes_somebody_else() -> bool {
+/// Also missing if the build directory is below a directory that other users may not enter.
+fn becomes_another_user() -> bool {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut gate = Command::new(env!("CARGO_BIN_EXE_git-fence-hook"));
@@ -168,7 +168,7 @@ fn makes_a_time_namespace() -> bool {
     succeeds(Command::new("unshare").args(["--time", "--boottime", "86400", "--fork", "true"]))
 }
 
-/// Every program that a test may ask for is one that `./check` installs.
+/// `./check` installs every program that a test may require.
 #[test]
 fn every_program_has_its_package() {
     let programs = TABLE.iter().flat_map(|row| row.programs);

@@ -80,6 +80,14 @@ impl Failure {
         Failure::Lost { fence: fence.clone(), now: now.into(), by: None }
     }
 
+    /// The same, with what happened before the lease was lost.
+    pub(crate) fn after(self, before: &str) -> Failure {
+        match self {
+            Failure::Lost { fence, now, by } => Failure::Lost { fence, now: format!("{before}, {now}"), by },
+            other => other,
+        }
+    }
+
     /// Who has the lease instead of us.
     pub(crate) fn holder(&self) -> Option<HeldBy> {
         match self {

@@ -1,13 +1,15 @@
 //! What clients do: they make pushes of what they read and hold, and make something of the answers.
 
 use crate::{
-    numbers::{BEAT, LEASE, NONE, NOWHERE, Ref, made_by, maker_of},
+    numbers::{BEAT, LEASE, NONE, NOWHERE, Object, Ref, made_by, maker_of},
     protocol::Protocol,
     records::token,
     scenarios::{Claimed, Kind},
-    world::{Answer, Held, Phase, Pushing, Rec, Why, World},
+    world::{Answer, Held, ModelPush, Phase, Rec, Why, World},
 };
-use git_fence_core::{Mark, next_token};
+use git_fence_core::{
+    HolderMove, Mark, Note, Pushing, PushingAnswer, PushingEnd, PushingNext, Whereabouts, next_token,
+};
 
 impl Protocol {
     pub(crate) fn may_connect(&self, world: &World, p: usize) -> bool {
@@ -17,10 +19,10 @@ impl Protocol {
     }
 
     /// The client makes its push of what it reads and of what it holds; nothing where it cannot.
-    pub(crate) fn connect(&self, world: &World, p: usize) -> Option<Pushing> {
+    pub(crate) fn connect(&self, world: &World, p: usize) -> Option<ModelPush> {
         let script = &self.scenario.pushes[p];
         let held = world.held[script.client];
-        let mut push = Pushing { phase: Phase::Hook, tokens: script.tokens, ..Pushing::idle() };
+        let mut push = ModelPush { phase: Phase::Hook, tokens: script.tokens, ..ModelPush::idle() };
         let mut swaps = [world.refs[LEASE], world.refs[BEAT]];
         match script.kind {
             Kind::Plain => {}
@@ -92,45 +94,108 @@ impl Protocol {
                 }
             }
             (Kind::Release, Answer::Landed) => held = None,
-            (Kind::Fenced, Answer::Landed) => {
-                held = held.zip(rec).map(|(held, rec)| Held { rec, commit, ..held });
-            }
-            (Kind::Fenced, Answer::Lost) => {
-                if let Some(held) = &mut held {
-                    held.pending = Some(p);
-                }
-            }
-            (Kind::Settle, Answer::Landed) => {
-                if let Some(lost) = held.and_then(|held| held.pending) {
-                    world.pushes[lost].belief = Some(false);
-                }
-                held = held.zip(rec).map(|(held, rec)| Held { rec, commit, pending: None, ..held });
-            }
-            (Kind::Settle, Answer::No) => held = self.read_what_became(world, held),
+            (Kind::Fenced | Kind::Settle, answer) => held = self.pushed(world, p, held, answer),
             _ => {}
         }
         world.held[script.client] = held;
     }
 
-    /// The client's `settle`, after its advance was refused: what the lease's ref shows says whether the
-    /// push landed whose answer was lost.
-    fn read_what_became(&self, world: &mut World, held: Option<Held>) -> Option<Held> {
-        let before = held?;
-        let lost = before.pending?;
+    /// What a holder makes of the answer to its push, or to the swap that settles a lost one.
+    fn pushed(&self, world: &mut World, p: usize, held: Option<Held>, answer: Answer) -> Option<Held> {
+        let held = held?;
+        let (rec, again) = (world.pushes[p].rec?, world.pushes[p].again);
+        let settles = self.scenario.pushes[p].kind == Kind::Settle;
+        let push = if settles { held.pending? } else { p };
+        let after = made_by(push, LEASE, again && !settles);
+        let eyes = Eyes {
+            at: self.whereabouts(world, held, after),
+            in_history: self.is_in_history(world, after),
+            all_there: self.commands(world, push).into_iter().all(|(on, new)| world.refs[on] == new),
+        };
+        let (note, end) = concluded(settles, answer, eyes);
+        if settles || matches!(end, Some(PushingEnd::DidNotLand | PushingEnd::LandedThenLost)) {
+            world.pushes[push].belief = end.and_then(belief);
+        }
+        let seen = world.refs[LEASE];
+        let moved = |rec, commit| Held { rec, commit, pending: None, ..held };
+        match (note, end) {
+            (_, Some(PushingEnd::Lost { .. } | PushingEnd::LandedThenLost | PushingEnd::LostOnTheWay)) => None,
+            (Note::Nothing, None) => Some(Held { pending: Some(push), ..held }),
+            (Note::Nothing, Some(_)) => Some(held),
+            (Note::Unmoved, _) => Some(Held { pending: None, ..held }),
+            (Note::MovedByPush, _) => Some(moved(world.pushes[push].rec?, after)),
+            (Note::MovedBySettling, _) => Some(moved(rec, made_by(p, LEASE, again))),
+            (Note::MovedToSeen, _) => Some(moved(world.pushes[maker_of(seen)].rec?, seen)),
+        }
+    }
+
+    /// Where the lease stands, seen from its holder, whose push was to bring it to `after`.
+    fn whereabouts(&self, world: &World, held: Held, after: Object) -> Whereabouts {
         let at = world.refs[LEASE];
-        let rec = Some(at).filter(|at| *at != NONE).and_then(|at| world.pushes[maker_of(at)].rec)?;
-        if rec.grant != before.rec.grant {
-            return None;
+        let rec = Some(at).filter(|at| *at != NONE).and_then(|at| world.pushes[maker_of(at)].rec);
+        match rec {
+            Some(rec) if rec.grant == held.rec.grant => match at {
+                at if at == held.commit => Whereabouts::BeforePush,
+                at if at == after => Whereabouts::AfterPush,
+                _ => Whereabouts::Elsewhere,
+            },
+            _ => Whereabouts::NotOurs,
         }
-        if at == made_by(lost, LEASE, false) {
-            // The lease is there; what else the push was to move is looked at before anything is said.
-            let is_whole = self.commands(world, lost).into_iter().all(|(on, new)| world.refs[on] == new);
-            world.pushes[lost].belief = is_whole.then_some(true);
-        } else if at == before.commit {
-            return held;
-        } else {
-            world.pushes[lost].belief = Some(false);
+    }
+
+    /// Whether the lease has stood at `version`, as far as its history goes.
+    fn is_in_history(&self, world: &World, version: Object) -> bool {
+        let mut at = world.refs[LEASE];
+        while at != NONE {
+            if at == version {
+                return true;
+            }
+            let Some(rec) = world.pushes[maker_of(at)].rec else { return false };
+            at = rec.parent;
         }
-        Some(Held { rec, commit: at, pending: None, ..before })
+        false
+    }
+}
+
+/// What a holder would see if it looked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Eyes {
+    pub(crate) at: Whereabouts,
+    pub(crate) in_history: bool,
+    pub(crate) all_there: bool,
+}
+
+/// Runs the client's own machine on an answer: what it writes down, and how it ends. No end where a swap must settle it.
+pub(crate) fn concluded(settles: bool, answer: Answer, eyes: Eyes) -> (Note, Option<PushingEnd>) {
+    let (mut pushing, _, _) = Pushing::start(HolderMove::Advance, None);
+    if settles {
+        (pushing, _, _) = pushing.step(PushingAnswer::Unknown);
+    }
+    let mut answer = match answer {
+        Answer::Landed => PushingAnswer::Landed,
+        Answer::Lost => PushingAnswer::Unknown,
+        Answer::None | Answer::No => PushingAnswer::Refused { may_be_lost: true },
+    };
+    let mut written = Note::Nothing;
+    loop {
+        let (on, note, next) = pushing.step(answer);
+        pushing = on;
+        written = if note == Note::Nothing { written } else { note };
+        answer = match next {
+            PushingNext::Read => PushingAnswer::At(eyes.at),
+            PushingNext::ReadHistory => PushingAnswer::InHistory(eyes.in_history),
+            PushingNext::ReadRefs => PushingAnswer::AllThere(eyes.all_there),
+            PushingNext::Send | PushingNext::Settle => return (written, None),
+            PushingNext::End(end) => return (written, Some(end)),
+        };
+    }
+}
+
+/// What the client then says of a push whose answer was lost: that it landed, that it never will, or neither.
+pub(crate) fn belief(end: PushingEnd) -> Option<bool> {
+    match end {
+        PushingEnd::Landed | PushingEnd::LandedThenLost => Some(true),
+        PushingEnd::DidNotLand | PushingEnd::Lost { .. } => Some(false),
+        _ => None,
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     protocol::Protocol,
     records::token,
     scenarios::{Kind, Scenario},
-    world::{Answer, Move, Phase, Pushing, World},
+    world::{Answer, ModelPush, Move, Phase, World},
 };
 use git_fence_core::{Claim, Decision, InFlight};
 use stateright::Property;
@@ -180,7 +180,7 @@ fn spent(model: &Protocol, world: &World, fence: FenceNo) -> u8 {
 
 /// What is said of a fence when nobody is writing to it: with what the next push would settle.
 fn mark_is_what_moved(model: &Protocol, world: &World, fence: FenceNo) -> bool {
-    let is_moving = |push: &Pushing| matches!(push.phase, Phase::Written | Phase::Update(_));
+    let is_moving = |push: &ModelPush| matches!(push.phase, Phase::Written | Phase::Update(_));
     if world.excused || world.pushes.iter().any(is_moving) || !is_free(model, world, fence) {
         return true;
     }

@@ -7,7 +7,7 @@ use crate::{
     report::Latches,
     scenarios::{Kind, Scenario, To},
     steps::ModelStep,
-    world::{Answer, Phase, Pushing, World},
+    world::{Answer, ModelPush, Phase, World},
 };
 use git_fence_core::{FenceName, Holder, LeasePart, ObjectId, RefName, Rules, Secret, Ttl, nonce_of};
 use stateright::{Model, Property};
@@ -88,7 +88,7 @@ impl Model for Protocol {
         vec![World {
             refs: [START, START, START, NONE, NONE],
             log: vec![Arc::new(Log::begin(count, self.scenario.raised))],
-            pushes: vec![Pushing::idle(); count],
+            pushes: vec![ModelPush::idle(); count],
             held: vec![None; count],
             moves: [Vec::new(), Vec::new()],
             has_lost_moves: false,

@@ -4,7 +4,7 @@ use crate::{
     gate::Ruling,
     numbers::Ref,
     protocol::Protocol,
-    world::{Answer, Phase, Pushing, World},
+    world::{Answer, ModelPush, Phase, World},
 };
 use git_fence_core::Reject;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Protocol {
         match *step {
             ModelStep::Connect(p) => match self.connect(world, p) {
                 Some(push) => world.pushes[p] = push,
-                None => world.pushes[p] = Pushing { phase: Phase::Gone, answer: Answer::No, ..Pushing::idle() },
+                None => world.pushes[p] = ModelPush { phase: Phase::Gone, answer: Answer::No, ..ModelPush::idle() },
             },
             ModelStep::Judge(p) => self.take_judge(world, p)?,
             ModelStep::GiveUp(p) => self.take_give_up(world, p)?,

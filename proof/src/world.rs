@@ -100,7 +100,7 @@ impl From<Why> for Reason {
 
 /// A push, from the moment when it has connected.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Pushing {
+pub struct ModelPush {
     /// How far it is.
     pub phase: Phase,
     /// What it says its refs are at.
@@ -127,10 +127,10 @@ pub struct Pushing {
     pub wordless: bool,
 }
 
-impl Pushing {
+impl ModelPush {
     /// One that has not come yet.
-    pub fn idle() -> Pushing {
-        Pushing {
+    pub fn idle() -> ModelPush {
+        ModelPush {
             phase: Phase::Idle,
             said: Vec::new(),
             tokens: [None; 2],
@@ -179,7 +179,7 @@ pub struct World {
     /// The log: first as it is synced, then with each line that is only written.
     pub log: Vec<Arc<Log>>,
     /// The pushes.
-    pub pushes: Vec<Pushing>,
+    pub pushes: Vec<ModelPush>,
     /// What each client holds.
     pub held: Vec<Option<Held>>,
     /// For each fence, which of its refs have moved so far, in order.

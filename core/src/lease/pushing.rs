@@ -58,8 +58,10 @@ enum Whose {
 enum Became {
     /// The lease is where the push was to bring it.
     Landed,
-    /// It was there, and others have had it since.
+    /// It was there, and others have had it since it was released.
     LandedBefore,
+    /// It was there, and has been taken over since.
+    LandedThenLost,
     /// It did not land, and never will.
     Nothing,
 }
@@ -161,6 +163,8 @@ pub enum PushingEnd {
     },
     /// The push landed, and the lease has been taken over since.
     LandedThenLost,
+    /// The lease moved with the push and has been taken over since. Whether all of its refs moved cannot be known.
+    LostOnTheWay,
 }
 
 /// One step: where it stands now, what to write down, what to do.
@@ -220,10 +224,14 @@ impl Pushing {
             (Stage::ReadingHistory(whose), A::InHistory(true)) if self.lost == HolderMove::Release => {
                 self.settled(whose, Note::MovedByPush, Became::LandedBefore)
             }
-            (Stage::ReadingHistory(_), A::InHistory(true)) => self.end(Note::Nothing, PushingEnd::LandedThenLost),
+            (Stage::ReadingHistory(_), A::InHistory(true)) => self.read_refs(Note::Nothing, Became::LandedThenLost),
             (Stage::ReadingHistory(_), A::InHistory(false)) => {
                 self.end(Note::Nothing, PushingEnd::Lost { gate_is_unaware: false })
             }
+            (Stage::ReadingRefs(Became::LandedThenLost), A::AllThere(true)) => {
+                self.end(Note::Nothing, PushingEnd::LandedThenLost)
+            }
+            (Stage::ReadingRefs(Became::LandedThenLost), _) => self.end(Note::Nothing, PushingEnd::LostOnTheWay),
             (Stage::ReadingRefs(_), A::AllThere(true)) => self.end(Note::Nothing, PushingEnd::Landed),
             (Stage::ReadingRefs(Became::LandedBefore), A::AllThere(false)) => {
                 self.end(Note::Nothing, PushingEnd::MovedOn)

@@ -273,7 +273,8 @@ impl<'a> HeldPush<'a> {
     }
 
     fn read_refs(&mut self) -> Result<PushingAnswer, Failure> {
-        let Some(sent) = &self.sent else { return Ok(PushingAnswer::AllThere(true)) };
+        // Of an earlier push only its lease is known.
+        let Some(sent) = &self.sent else { return Ok(PushingAnswer::Unknown) };
         match sent.read_refs() {
             Ok(RefsNow { there, undone }) => {
                 (self.refs, self.undone) = (there, undone);
@@ -325,12 +326,10 @@ impl<'a> HeldPush<'a> {
                 }
                 Err(client.lost(&self.seen))
             }
-            PushingEnd::LandedThenLost => Err(match client.lost(&self.seen) {
-                Failure::Lost { fence, now, by } => {
-                    Failure::Lost { fence, now: format!("the push landed; since then, {now}"), by }
-                }
-                other => other,
-            }),
+            PushingEnd::LandedThenLost => Err(client.lost(&self.seen).after("the push landed; since then")),
+            PushingEnd::LostOnTheWay => Err(client
+                .lost(&self.seen)
+                .after("the lease moved with the push, whose refs may not all have; since then")),
         }
     }
 

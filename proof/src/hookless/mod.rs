@@ -3,9 +3,20 @@
 //! Two runs want the same lease, and each writes its own branch with it. Whoever finds the lease may take
 //! it at any time, whether it has expired or not: that costs work, and must never cost more.
 
-use crate::{report::Latches, world::Answer};
-use git_fence_core::{Mark, Token, next_token};
+use crate::{
+    client::{Eyes, belief, concluded},
+    report::Latches,
+    world::Answer,
+};
+use git_fence_core::{
+    Life, Mark, Note, Purpose, PushingEnd, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Token,
+    Whereabouts, next_token,
+};
 use stateright::{Model, Property};
+
+mod promises;
+
+pub use promises::{BELIEF, COUNTER, NOT_BOTH, ONE_HOLDER};
 
 /// How the client pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,22 +52,22 @@ pub struct Hookless {
     pub(crate) latches: Latches,
 }
 
-/// Only the holder writes.
-pub const ONE_HOLDER: &str = "only the holder of the lease writes";
-/// Nobody shares.
-pub const NOT_BOTH: &str = "two never hold the same lease";
-/// Counting.
-pub const COUNTER: &str = "every grant has a higher token than all before it";
-/// Lost answers.
-pub const BELIEF: &str = "what a client finds out after a lost answer is so";
-
-/// What each run does, one after the other.
-const PROGRAM: [Op; 4] = [Op::Acquire, Op::Push, Op::Settle, Op::Push];
+/// What each run does, one after the other. That one of them takes the lease again after a lost answer is enough: with
+/// both there are more states than anybody waits for.
+const PROGRAM: [[Op; 5]; RUNS] = [
+    [Op::Acquire, Op::AcquireAgain, Op::Push, Op::Settle, Op::Push],
+    [Op::Acquire, Op::None, Op::Push, Op::Settle, Op::Push],
+];
+const LENGTH: usize = PROGRAM[0].len();
 const RUNS: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
+    /// Nothing at all.
+    None,
     Acquire,
+    /// After a lost answer: sends the very same once more.
+    AcquireAgain,
     Push,
     /// After a lost answer: moves the lease on from where it was held.
     Settle,
@@ -86,6 +97,8 @@ enum SwapPhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SwapPush {
     phase: SwapPhase,
+    /// What it expects the lease to be.
+    expected: Option<SwapRecord>,
     /// What it would make of the lease.
     new: Option<SwapRecord>,
     /// Where it says that the lease is, if it moves it.
@@ -110,8 +123,10 @@ pub struct SwapRemote {
     lease: Option<SwapRecord>,
     /// How often the branch of each run has moved.
     branches: [u8; RUNS],
-    pushes: [SwapPush; RUNS * PROGRAM.len()],
+    pushes: [SwapPush; RUNS * LENGTH],
     held: [Option<SwapHeld>; RUNS],
+    /// How far the taking of the lease has come, and what is to be done next.
+    taking: [Option<(Taking, TakingNext)>; RUNS],
     /// The pushes that moved the lease (`false`) or a branch (`true`), in order.
     moves: Vec<(bool, usize)>,
 }
@@ -134,16 +149,21 @@ pub enum SwapStep {
 }
 
 fn run_of(p: usize) -> usize {
-    p / PROGRAM.len()
+    p / LENGTH
 }
 
 fn op_of(p: usize) -> Op {
-    PROGRAM[p % PROGRAM.len()]
+    PROGRAM[run_of(p)][p % LENGTH]
+}
+
+/// Whether it takes the lease.
+fn is_grant(p: usize) -> bool {
+    matches!(op_of(p), Op::Acquire | Op::AcquireAgain)
 }
 
 impl PushStyle {
     fn is_next(remote: &SwapRemote, p: usize) -> bool {
-        let first = run_of(p) * PROGRAM.len();
+        let first = run_of(p) * LENGTH;
         remote.pushes[p].phase == SwapPhase::Idle
             && (first..p).all(|before| remote.pushes[before].answer != Answer::None)
     }
@@ -158,6 +178,12 @@ impl PushStyle {
         let held = remote.held[run_of(p)];
         match op_of(p) {
             Op::Acquire => Some((seen, after(seen)?)),
+            Op::None => None,
+            Op::AcquireAgain => {
+                let wants_to = matches!(remote.taking[run_of(p)], Some((_, TakingNext::SwapAgain)));
+                let first = remote.pushes[p - 1];
+                wants_to.then_some((first.expected, first.new?))
+            }
             Op::Push => {
                 let held = held.filter(|held| held.pending.is_none())?.record;
                 Some((Some(held), if self.moves_lease { after(Some(held))? } else { held }))
@@ -181,7 +207,8 @@ impl PushStyle {
         let lease = (!is_up_to_date && !is_refused).then_some(shown);
         let branch = (op_of(p) == Op::Push && !(is_refused && self.atomic)).then_some(remote.branches[run_of(p)]);
         let phase = if lease.is_none() && branch.is_none() { SwapPhase::Report } else { SwapPhase::Sent };
-        remote.pushes[p] = SwapPush { phase, new: Some(new), lease, branch, refused: is_refused, ..remote.pushes[p] };
+        let new = Some(new);
+        remote.pushes[p] = SwapPush { phase, expected, new, lease, branch, refused: is_refused, ..remote.pushes[p] };
     }
 
     fn land(self, remote: &mut SwapRemote, p: usize) {
@@ -207,29 +234,77 @@ impl PushStyle {
         }
         remote.pushes[p].answer = answer;
         let held = remote.held[run_of(p)];
-        let record = remote.pushes[p].new;
-        remote.held[run_of(p)] = match (op_of(p), answer) {
-            (Op::Acquire | Op::Push, Answer::Landed) => record.map(|record| SwapHeld { record, pending: None }),
-            (Op::Push, Answer::Lost) => held.map(|held| SwapHeld { pending: Some(p), ..held }),
-            (Op::Settle, Answer::Landed) => {
-                if let Some(lost) = held.and_then(|held| held.pending) {
-                    remote.pushes[lost].belief = Some(false);
-                }
-                record.map(|record| SwapHeld { record, pending: None })
-            }
-            (Op::Settle, Answer::No) => held.and_then(|held| PushStyle::read_what_became(remote, held)),
-            _ => held,
+        remote.held[run_of(p)] = match op_of(p) {
+            Op::Acquire | Op::AcquireAgain => PushStyle::taken(remote, p, answer).or(held),
+            Op::Push | Op::Settle => PushStyle::pushed(remote, p, held, answer),
+            Op::None => held,
         };
     }
 
-    fn read_what_became(remote: &mut SwapRemote, held: SwapHeld) -> Option<SwapHeld> {
-        let lost = held.pending?;
-        let now = remote.lease?;
-        if Some(now) == remote.pushes[lost].new {
-            remote.pushes[lost].belief = Some(true);
-            return Some(SwapHeld { record: now, pending: None });
+    /// The run has read the lease: the client's machine says that it may be taken, whoever has it.
+    fn begin(remote: &mut SwapRemote, p: usize) {
+        let sight = Sight {
+            life: if remote.lease.is_some() { Life::Expired } else { Life::Free },
+            is_held: remote.lease.is_some(),
+            exists: remote.lease.is_some(),
+            gate: false,
+            is_unchanged: false,
+        };
+        let (taking, _) = Taking::start(Purpose::Hold);
+        remote.taking[run_of(p)] = Some(taking.step(TakingAnswer::Seen(sight)));
+    }
+
+    /// What the client's machine makes of the answer to its taking the lease.
+    fn taken(remote: &mut SwapRemote, p: usize, answer: Answer) -> Option<SwapHeld> {
+        let (taking, next) = remote.taking[run_of(p)]?;
+        let is_due = match op_of(p) {
+            Op::AcquireAgain => next == TakingNext::SwapAgain,
+            _ => next == TakingNext::Propose,
+        };
+        let record = remote.pushes[p].new.filter(|_| is_due)?;
+        let (mut taking, mut next) = taking.step(match answer {
+            Answer::Landed => TakingAnswer::Won,
+            Answer::Lost => TakingAnswer::Unknown { most: 1 },
+            Answer::None | Answer::No => TakingAnswer::Refused(TakingRefusal::ByStore { crowded: false }),
+        });
+        if next == TakingNext::Check {
+            (taking, next) = taking.step(TakingAnswer::IsThere(remote.lease == Some(record)));
         }
-        (now == held.record).then_some(held)
+        remote.taking[run_of(p)] = Some((taking, next));
+        (next == TakingNext::End(TakingEnd::Ours)).then_some(SwapHeld { record, pending: None })
+    }
+
+    /// What the client's machine makes of the answer to its push, or to the swap that settles a lost one.
+    fn pushed(remote: &mut SwapRemote, p: usize, held: Option<SwapHeld>, answer: Answer) -> Option<SwapHeld> {
+        let held = held?;
+        let settles = op_of(p) == Op::Settle;
+        let push = if settles { held.pending? } else { p };
+        let is_last_mover = |(is_branch, q): &&(bool, usize)| !is_branch && run_of(*q) == run_of(p);
+        let last_move = remote.moves.iter().rev().find(|(is_branch, _)| !is_branch);
+        let eyes = Eyes {
+            at: match remote.lease {
+                now if now == Some(held.record) => Whereabouts::BeforePush,
+                now if now == remote.pushes[push].new => Whereabouts::AfterPush,
+                _ if last_move.as_ref().is_some_and(is_last_mover) => Whereabouts::Elsewhere,
+                _ => Whereabouts::NotOurs,
+            },
+            in_history: remote.moves.contains(&(false, push)),
+            all_there: remote.moves.contains(&(true, push)),
+        };
+        let (note, end) = concluded(settles, answer, eyes);
+        if settles {
+            remote.pushes[push].belief = end.and_then(belief);
+        }
+        let moved = |record| SwapHeld { record, pending: None };
+        match (note, end) {
+            (_, Some(PushingEnd::Lost { .. } | PushingEnd::LandedThenLost | PushingEnd::LostOnTheWay)) => None,
+            (Note::Nothing, None) => Some(SwapHeld { pending: Some(push), ..held }),
+            (Note::Nothing, Some(_)) => Some(held),
+            (Note::Unmoved, _) => Some(moved(held.record)),
+            (Note::MovedByPush, _) => remote.pushes[push].new.map(moved),
+            (Note::MovedBySettling, _) => remote.pushes[p].new.map(moved),
+            (Note::MovedToSeen, _) => remote.lease.map(moved),
+        }
     }
 }
 
@@ -240,6 +315,7 @@ impl Model for Hookless {
     fn init_states(&self) -> Vec<SwapRemote> {
         let idle = SwapPush {
             phase: SwapPhase::Idle,
+            expected: None,
             new: None,
             lease: None,
             branch: None,
@@ -247,11 +323,15 @@ impl Model for Hookless {
             answer: Answer::None,
             belief: None,
         };
+        let nothing = SwapPush { phase: SwapPhase::Gone, answer: Answer::No, ..idle };
+        let mut pushes = [idle; RUNS * LENGTH];
+        (0..pushes.len()).filter(|p| op_of(*p) == Op::None).for_each(|p| pushes[p] = nothing);
         vec![SwapRemote {
             lease: None,
             branches: [0; RUNS],
-            pushes: [idle; RUNS * PROGRAM.len()],
+            pushes,
             held: [None; RUNS],
+            taking: [None; RUNS],
             moves: Vec::new(),
         }]
     }
@@ -274,7 +354,12 @@ impl Model for Hookless {
     fn next_state(&self, before: &SwapRemote, step: SwapStep) -> Option<SwapRemote> {
         let mut remote = before.clone();
         match step {
-            SwapStep::Read(p) => remote.pushes[p].phase = SwapPhase::Read(remote.lease),
+            SwapStep::Read(p) => {
+                remote.pushes[p].phase = SwapPhase::Read(remote.lease);
+                if op_of(p) == Op::Acquire {
+                    PushStyle::begin(&mut remote, p);
+                }
+            }
             SwapStep::Send(p) => {
                 let SwapPhase::Read(seen) = remote.pushes[p].phase else { return None };
                 self.how.send(&mut remote, p, seen);
@@ -295,55 +380,13 @@ impl Model for Hookless {
     }
 
     fn properties(&self) -> Vec<Property<Hookless>> {
-        vec![
-            Property::always(ONE_HOLDER, |model: &Hookless, remote: &SwapRemote| {
-                model.latches.first(0, || is_written_by_its_holder(remote))
-            }),
-            Property::always(NOT_BOTH, |model: &Hookless, remote: &SwapRemote| {
-                let [one, other] = remote.held.map(|held| held.map(|held| held.record));
-                model.latches.first(1, || one.is_none() || one != other)
-            }),
-            Property::always(COUNTER, |model: &Hookless, remote: &SwapRemote| {
-                let of_lease = remote.moves.iter().filter(|(is_branch, _)| !is_branch);
-                let tokens: Vec<u8> = of_lease.filter_map(|(_, p)| Some(remote.pushes[*p].new?.token)).collect();
-                model.latches.first(2, || tokens.is_sorted_by(|before, after| before < after))
-            }),
-            Property::always(BELIEF, |model: &Hookless, remote: &SwapRemote| {
-                let has_moved = |p: usize| remote.moves.contains(&(true, p));
-                let is_true = |p: usize| remote.pushes[p].belief.is_none_or(|belief| belief == has_moved(p));
-                model.latches.first(3, || (0..remote.pushes.len()).all(is_true))
-            }),
-            Property::sometimes("takeover", |_: &Hookless, remote: &SwapRemote| {
-                let grant = |r: usize| remote.moves.iter().any(|(_, p)| op_of(*p) == Op::Acquire && run_of(*p) == r);
-                grant(0) && grant(1)
-            }),
-            Property::sometimes("a zombie is refused", |_: &Hookless, remote: &SwapRemote| {
-                let is_zombie = |p: &usize| op_of(*p) == Op::Push && remote.pushes[*p].refused;
-                (0..remote.pushes.len()).any(|p| is_zombie(&p))
-            }),
-            Property::sometimes("landed after all", |_: &Hookless, remote: &SwapRemote| {
-                remote.pushes.iter().any(|push| push.belief == Some(true))
-            }),
-            Property::sometimes("never landed", |_: &Hookless, remote: &SwapRemote| {
-                remote.pushes.iter().any(|push| push.belief == Some(false))
-            }),
-        ]
+        promises::all()
     }
-}
-
-fn is_written_by_its_holder(remote: &SwapRemote) -> bool {
-    let mut holder = None;
-    remote.moves.iter().all(|(is_branch, p)| {
-        if !is_branch && op_of(*p) == Op::Acquire {
-            holder = Some(run_of(*p));
-        }
-        !is_branch || holder == Some(run_of(*p))
-    })
 }
 
 /// A step in words.
 pub fn line(step: SwapStep) -> String {
-    let who = |p: usize| format!("run {}, {:<8}", run_of(p), format!("{:?}:", op_of(p)).to_lowercase());
+    let who = |p: usize| format!("run {}, {:<13}", run_of(p), format!("{:?}:", op_of(p)).to_lowercase());
     match step {
         SwapStep::Read(p) => format!("{} reads the lease", who(p)),
         SwapStep::Send(p) => format!("{} connects and sends its push", who(p)),

@@ -1,7 +1,7 @@
 //! The tables of the documentation that are made from tables in the code. Each is compared with the page; the command
 //! that a test names writes it.
 
-use crate::repository::settings;
+use crate::{commands::audit::columns, repository::settings};
 use git_fence_core::Code;
 use std::{fs, path::Path};
 
@@ -36,4 +36,9 @@ fn codes_are_those_of_the_code() {
     let head = "| code | meaning | what to do |\n|---|---|---|\n".to_owned();
     let row = |code: &Code| format!("| `{code}` | {} | {} |\n", code.meaning(), code.remedy());
     assert_shown("README.md", &(head + &Code::ALL.iter().map(row).collect::<String>()));
+}
+
+#[test]
+fn columns_are_those_of_the_code() {
+    assert_shown("docs/reading-the-log.md", &columns::tests::markdown());
 }

@@ -1,60 +1,21 @@
 //! Lines of the log as rows of CSV, for spreadsheets and databases.
 
-use serde_json::Value;
+use crate::{commands::audit::columns, log::journal::ReadLine};
 use std::io::{self, Write};
-
-/// The columns, each named for the field of the log's lines that it shows.
-const COLUMNS: [&str; 18] = [
-    "seq",
-    "time",
-    "event",
-    "push",
-    "fence",
-    "token",
-    "mark",
-    "also",
-    "code",
-    "reason",
-    "source",
-    "owner",
-    "pusher",
-    "address",
-    "refs",
-    "count",
-    "moved",
-    "elapsed_us",
-];
 
 /// The first row.
 pub(crate) fn header(out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}", COLUMNS.join(","))
+    let names: Vec<&str> = columns::in_csv_form().map(|column| column.name).collect();
+    writeln!(out, "{}", names.join(","))
 }
 
-/// The row of a line, as the log has it.
-pub(crate) fn row(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+/// The row of a line.
+pub(crate) fn row(read: &ReadLine<'_>, out: &mut impl Write) -> io::Result<()> {
     // It has been read as a line before.
-    let line: Value = serde_json::from_slice(bytes)?;
-    for (at, column) in COLUMNS.iter().enumerate() {
-        let comma = if at == 0 { "" } else { "," };
-        write!(out, "{comma}{}", quoted(&cell(&line[column])))?;
-    }
-    writeln!(out)
-}
-
-/// Of lists, what there is to name: refs by name, further fences with their tokens.
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(" "),
-        Value::Object(item) => match (&item.get("name"), &item.get("fence"), &item.get("token")) {
-            (Some(name), ..) => cell(name),
-            (None, Some(fence), Some(Value::Number(token))) => format!("{}:{token}", cell(fence)),
-            (None, Some(fence), _) => cell(fence),
-            (None, None, _) => value.to_string(),
-        },
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-    }
+    let fields = serde_json::from_slice(read.bytes)?;
+    let cell = |column: &columns::Column| quoted(&column.cell(read.line, &fields).unwrap_or_default());
+    let cells: Vec<String> = columns::in_csv_form().map(cell).collect();
+    writeln!(out, "{}", cells.join(","))
 }
 
 /// Quoted as RFC 4180 says: only where it must be, quotes doubled.
@@ -82,12 +43,16 @@ mod tests {
 
     #[test]
     fn a_row_has_every_column_and_names_what_lists_hold() {
-        let line = r#"{"seq":3,"time":"T","event":"push.accepted","fence":"repo","token":5,"mark":4,
-            "also":[{"fence":"deploy","token":9,"mark":8},{"fence":"docs","token":null,"mark":1}],
-            "pusher":"a,b","refs":[{"name":"refs/heads/a","old":null},{"name":"refs/heads/b"}],"count":2,"elapsed_us":7}"#;
+        let json = r#"{"seq":3,"time":"T","event":"push.accepted","push":3,"fence":"repo","token":5,"mark":4,
+            "also":[{"fence":"deploy","token":9,"mark":8},{"fence":"docs","token":null,"mark":1}],"source":"none",
+            "pusher":"a,b","refs":[{"name":"refs/heads/a","fence":"repo","old":null,"new":null},
+            {"name":"refs/heads/b","fence":"repo","old":null,"new":null}],"count":2,"digest":"",
+            "place":{"machine":"m","boot":"b","pid_ns":1,"uptime_ms":1},"elapsed_us":7,
+            "prev":"0000000000000000000000000000000000000000000000000000000000000000"}"#;
+        let line = serde_json::from_str(json).unwrap();
         let mut out = Vec::new();
-        row(line.as_bytes(), &mut out).unwrap();
-        let expected = "3,T,push.accepted,,repo,5,4,deploy:9 docs,,,,,\"a,b\",,refs/heads/a refs/heads/b,2,,7\n";
+        row(&ReadLine { bytes: json.as_bytes(), line: &line }, &mut out).unwrap();
+        let expected = "3,T,push.accepted,3,repo,5,4,deploy:9 docs,,,none,,\"a,b\",,refs/heads/a refs/heads/b,2,,7\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -1,18 +1,16 @@
 //! `audit`: showing the log, and checking it. It writes nothing.
 
-pub(crate) mod csv;
+pub(crate) mod columns;
+mod csv;
+mod detail;
 pub(crate) mod moment;
 pub(crate) mod select;
-pub(crate) mod table;
+mod table;
 
 use crate::{
     commands::{
-        audit::{
-            select::{AuditArgs, AuditForm},
-            table::Row,
-        },
+        audit::select::{AuditArgs, AuditForm},
         failure::{self, CommandError},
-        operator::tokens,
     },
     host::{surroundings::Environment, terminal},
     log::{
@@ -24,7 +22,7 @@ use crate::{
     },
     repository::Repository,
 };
-use git_fence_core::{Event, Filter, Heir, Lease, LeaseLine, Line, Place, Refused, Renewed, Stake, text};
+use git_fence_core::{Filter, Place};
 use git_fence_system::descriptor;
 use std::{
     io::{self, BufWriter, Write},
@@ -89,8 +87,8 @@ impl Show {
         }
         self.written = match self.form {
             AuditForm::Json => self.out.write_all(read.bytes).and_then(|()| self.out.write_all(b"\n")),
-            AuditForm::Csv => csv::row(read.bytes, &mut self.out),
-            AuditForm::Table => writeln!(self.out, "{}", row(read.line).show(self.width)),
+            AuditForm::Csv => csv::row(read, &mut self.out),
+            AuditForm::Table => table::row(read, self.width, &mut self.out),
         };
     }
 
@@ -143,103 +141,4 @@ pub(crate) fn check(dir: &FenceDir, here: &Place) -> Result<Journal, CommandErro
         }
     }
     Ok(journal)
-}
-
-/// Whose lease it is and why.
-fn of_lease(line: &LeaseLine) -> String {
-    let Lease { owner, reason, words, .. } = &line.standing.lease;
-    let words = words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
-    format!("{}  {} ({}{words})", line.fence, text::in_quotes(owner), reason.as_str())
-}
-
-/// One line of the table: when, what, which token, who, and why.
-fn row(line: &Line) -> Row<'_> {
-    let Line { seq, time, event, .. } = line;
-    let row = |what, token, who, detail| Row { seq: *seq, time, what, token, who, detail };
-    match event {
-        Event::LogBegun { pusher, .. } => row("begun", None, pusher, String::new()),
-        Event::LogRecovered { reason } => row("recovered", None, "-", reason.clone()),
-        Event::LogRotated { file, pusher, .. } => row("rotated", None, pusher, format!("lines before are in '{file}'")),
-        Event::LogRepaired { found, reason, pusher } => row("repaired", None, pusher, format!("{found}: {reason}")),
-        Event::MarkLowered { fence, from, mark, reason, pusher } => {
-            row("lowered", None, pusher, format!("{fence}  mark {from} to {mark}: {reason}"))
-        }
-        Event::SettingsChanged { settings, heirs, .. } => {
-            let inherits = |heir: &Heir| format!("; {} inherits the mark of {}", heir.fence, heir.giver);
-            let heirs: String = heirs.iter().map(inherits).collect();
-            row("settings", None, "-", modes(settings) + &heirs)
-        }
-        Event::PushAccepted { stake, also, who, plan, code, .. } => {
-            let refs: Vec<String> = plan.refs.iter().take(3).map(|planned| planned.name.to_string()).collect();
-            let more = if plan.count > 3 { format!(" and {} more", plan.count - 3) } else { String::new() };
-            let would = code.map_or(String::new(), |code| format!("  (would be {code})"));
-            row(
-                "accepted",
-                stake.token,
-                &who.pusher,
-                format!("{}  {}{more}{would}", fences(stake, also), refs.join(" ")),
-            )
-        }
-        Event::PushRejected(Refused { code, reason, token, who, .. }) => {
-            row("rejected", *token, &who.pusher, format!("{code} {reason}"))
-        }
-        Event::PushObserved(Refused { code, reason, token, who, .. }) => {
-            row("observed", *token, &who.pusher, format!("(would be {code}) {reason}"))
-        }
-        Event::PushSettled { push, stake, also, moved, count, .. } => {
-            let detail =
-                format!("{}  push {push}: {moved} of {count} refs moved, mark {}", fences(stake, also), stake.mark);
-            row("settled", stake.token, "-", detail)
-        }
-        Event::PushLanded { push, stake, also, moved, count, settled_as, .. } => {
-            let when = if settled_as.is_some() { "after it was settled" } else { "so far" };
-            let fences = fences(stake, also);
-            let detail = format!("{fences}  push {push}: {moved} of {count} refs moved {when}, mark {}", stake.mark);
-            row("landed", stake.token, "-", detail)
-        }
-        Event::TokensChanged { fence, tokens, mark, reason, pusher, .. } => {
-            let detail = format!("{fence}  {}, mark at least {mark}: {reason}", tokens::in_words(Some(*tokens)));
-            row("tokens", None, pusher, detail)
-        }
-        Event::MarkRaised { fence, mark, reason, pusher } => {
-            row("raised", None, pusher, format!("{fence}  mark at least {mark}: {reason}"))
-        }
-        Event::LeaseGranted(line) => row("granted", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
-        Event::LeaseAdvanced(line) => row("advanced", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
-        Event::LeaseReleased(line) => row("released", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
-        Event::LeaseRevoked(line) => row("revoked", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
-        Event::LeaseFound(line) => row("found", Some(line.standing.lease.token), &line.pusher, of_lease(line)),
-        Event::LeaseRenewed(Renewed { fence, token, progress, who, .. }) => {
-            let progress = progress.as_deref().map_or(String::new(), text::in_quotes);
-            row("renewed", Some(*token), &who.pusher, format!("{fence}  {progress}"))
-        }
-        Event::PushEvicted { push, reason, who } => row("evicted", None, &who.pusher, format!("push {push}: {reason}")),
-    }
-}
-
-/// The fences of a push; where there are several, each with its token.
-fn fences(stake: &Stake, also: &[Stake]) -> String {
-    if also.is_empty() {
-        return stake.fence.to_string();
-    }
-    let named = |stake: &Stake| match stake.token {
-        Some(token) => format!("{}:{token}", stake.fence),
-        None => stake.fence.to_string(),
-    };
-    std::iter::once(stake).chain(also).map(named).collect::<Vec<_>>().join(" + ")
-}
-
-/// What settings say in a word: each fence and its mode.
-fn modes(settings: &serde_json::Value) -> String {
-    let fences = settings["fences"].as_array().into_iter().flatten();
-    let mode = |fence: &serde_json::Value| {
-        let does = match fence["mode"].as_str()? {
-            "enforce" => "enforces",
-            "observe" => "observes",
-            _ => "is off",
-        };
-        Some(format!("{} {does}", fence["fence"].as_str()?))
-    };
-    let modes: Vec<String> = fences.filter_map(mode).collect();
-    format!("changed: {}", modes.join(", "))
 }

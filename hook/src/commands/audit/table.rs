@@ -1,42 +1,47 @@
 //! Lines of the log for people's eyes.
 
-use crate::host::terminal;
-use git_fence_core::Token;
+use crate::{
+    commands::audit::columns::{COLUMNS, Column, InTable, NarrowLine},
+    host::terminal,
+    log::journal::ReadLine,
+};
+use std::io::{self, Write};
 
 /// From this many columns on, a line of the log is one line of the table.
 const WIDE: usize = 100;
+/// In a narrow one, the second line stands to the right of the first one's number.
+const INDENT: &str = "       ";
 
-/// What the table shows of a line: when, what, which token, who, and the details.
-pub(crate) struct Row<'a> {
-    pub(crate) seq: u64,
-    pub(crate) time: &'a str,
-    pub(crate) what: &'static str,
-    pub(crate) token: Option<Token>,
-    pub(crate) who: &'a str,
-    pub(crate) detail: String,
+/// The row of a line. A terminal of `width` columns gets no more than fit: the details are cut, and
+/// a narrow one shows them on a line of their own. What goes elsewhere is whole.
+pub(crate) fn row(read: &ReadLine<'_>, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+    // It has been read as a line before.
+    let fields = serde_json::from_slice(read.bytes)?;
+    let shown = COLUMNS.iter().filter_map(|column| Some((column, column.in_table?)));
+    let cell = |(column, looks): (&Column, InTable)| {
+        (looks, column.cell(read.line, &fields).unwrap_or_else(|| "-".to_owned()))
+    };
+    let cells: Vec<(InTable, String)> = shown.map(cell).collect();
+    writeln!(out, "{}", laid_out(&cells, width))
 }
 
-impl Row<'_> {
-    /// The row as text. A terminal of `width` columns gets no more than fit: the details are cut, and
-    /// a narrow one shows them on a line of their own. What goes elsewhere is whole.
-    pub(crate) fn show(&self, width: Option<usize>) -> String {
-        let Row { seq, time, what, who, detail, .. } = self;
-        let token = self.token.map_or("-".to_owned(), |token| token.to_string());
-        let shown = match width {
-            Some(width) if width < WIDE => {
-                // The day and the second; who looks closer has a wider terminal or a pipe.
-                let time = time.get(..19).unwrap_or(time).replace('T', " ");
-                let first = terminal::cut(&format!("{seq:>5}  {time}  {what}"), width);
-                let second = terminal::cut(&format!("       {token}  {who}  {detail}"), width);
-                format!("{first}\n{}", second.trim_end())
-            }
-            width => {
-                let row = format!("{seq:>6}  {time}  {what:<10}  {token:>6}  {who:<12}  {detail}");
-                width.map_or(row.clone(), |width| terminal::cut(&row, width))
-            }
-        };
-        shown.trim_end().to_owned()
-    }
+fn laid_out(cells: &[(InTable, String)], width: Option<usize>) -> String {
+    let narrow = |line: NarrowLine| {
+        let on_it = cells.iter().filter(|(looks, _)| looks.line == line);
+        on_it.map(|(looks, cell)| (looks.narrow)(cell)).collect::<Vec<_>>().join("  ")
+    };
+    let shown = match width {
+        Some(width) if width < WIDE => {
+            let first = terminal::cut(&narrow(NarrowLine::First), width);
+            let second = terminal::cut(&format!("{INDENT}{}", narrow(NarrowLine::Second)), width);
+            format!("{first}\n{}", second.trim_end())
+        }
+        width => {
+            let row = cells.iter().map(|(looks, cell)| (looks.wide)(cell)).collect::<Vec<_>>().join("  ");
+            width.map_or(row.clone(), |width| terminal::cut(&row, width))
+        }
+    };
+    shown.trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -45,26 +50,24 @@ mod tests {
 
     #[test]
     fn only_a_terminal_cuts_and_a_narrow_one_takes_two_lines() {
-        let row = Row {
-            seq: 12,
-            time: "2026-01-02T03:04:05.678Z",
-            what: "rejected",
-            token: Token::parse(b"41").ok(),
-            who: "anna",
-            detail: "FENCE-STALE token 41 is not above 42, the mark of fence 'repo'".to_owned(),
+        let json = r#"{"seq":12,"time":"2026-01-02T03:04:05.678Z","event":"push.rejected","code":"FENCE-STALE",
+            "reason":"token 41 is not above 42, the mark of fence 'repo'","token":41,"pusher":"anna","refs":[],"count":0,
+            "elapsed_us":7,"prev":"0000000000000000000000000000000000000000000000000000000000000000"}"#;
+        let line = serde_json::from_str(json).unwrap();
+        let show = |width| {
+            let mut out = Vec::new();
+            row(&ReadLine { bytes: json.as_bytes(), line: &line }, width, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
         };
         let whole = "    12  2026-01-02T03:04:05.678Z  rejected        41  anna          FENCE-STALE token 41 is not \
-                     above 42, the mark of fence 'repo'";
-        assert_eq!(row.show(None), whole);
-        assert_eq!(row.show(Some(200)), whole);
+                     above 42, the mark of fence 'repo'\n";
+        assert_eq!(show(None), whole);
+        assert_eq!(show(Some(200)), whole);
         assert_eq!(
-            row.show(Some(100)),
-            "    12  2026-01-02T03:04:05.678Z  rejected        41  anna          FENCE-STALE token 41 is not abo…"
+            show(Some(100)),
+            "    12  2026-01-02T03:04:05.678Z  rejected        41  anna          FENCE-STALE token 41 is not abo…\n"
         );
-        assert_eq!(
-            row.show(Some(40)),
-            "   12  2026-01-02 03:04:05  rejected\n       41  anna  FENCE-STALE token 41 i…"
-        );
-        assert_eq!(row.show(Some(1)), "…\n…");
+        assert_eq!(show(Some(40)), "   12  2026-01-02 03:04:05  rejected\n       41  anna  FENCE-STALE token 41 i…\n");
+        assert_eq!(show(Some(1)), "…\n…\n");
     }
 }

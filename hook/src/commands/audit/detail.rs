@@ -1,0 +1,82 @@
+//! What there is to say of a line, in words: the last column of the table.
+
+use crate::commands::operator::tokens;
+use git_fence_core::{Event, Heir, Lease, LeaseLine, Line, Refused, Renewed, Stake, text};
+
+/// The details of a line.
+pub(crate) fn detail(line: &Line) -> String {
+    match &line.event {
+        Event::LogBegun { .. } => String::new(),
+        Event::LogRecovered { reason } => reason.clone(),
+        Event::LogRotated { file, .. } => format!("lines before are in '{file}'"),
+        Event::LogRepaired { found, reason, .. } => format!("{found}: {reason}"),
+        Event::MarkLowered { fence, from, mark, reason, .. } => format!("{fence}  mark {from} to {mark}: {reason}"),
+        Event::MarkRaised { fence, mark, reason, .. } => format!("{fence}  mark at least {mark}: {reason}"),
+        Event::SettingsChanged { settings, heirs, .. } => {
+            let inherits = |heir: &Heir| format!("; {} inherits the mark of {}", heir.fence, heir.giver);
+            modes(settings) + &heirs.iter().map(inherits).collect::<String>()
+        }
+        Event::PushAccepted { stake, also, plan, code, .. } => {
+            let refs: Vec<String> = plan.refs.iter().take(3).map(|planned| planned.name.to_string()).collect();
+            let more = if plan.count > 3 { format!(" and {} more", plan.count - 3) } else { String::new() };
+            let would = code.map_or(String::new(), |code| format!("  (would be {code})"));
+            format!("{}  {}{more}{would}", fences(stake, also), refs.join(" "))
+        }
+        Event::PushRejected(Refused { code, reason, .. }) => format!("{code} {reason}"),
+        Event::PushObserved(Refused { code, reason, .. }) => format!("(would be {code}) {reason}"),
+        Event::PushSettled { push, stake, also, moved, count, .. } => {
+            format!("{}  push {push}: {moved} of {count} refs moved, mark {}", fences(stake, also), stake.mark)
+        }
+        Event::PushLanded { push, stake, also, moved, count, settled_as, .. } => {
+            let when = if settled_as.is_some() { "after it was settled" } else { "so far" };
+            let fences = fences(stake, also);
+            format!("{fences}  push {push}: {moved} of {count} refs moved {when}, mark {}", stake.mark)
+        }
+        Event::PushEvicted { push, reason, .. } => format!("push {push}: {reason}"),
+        Event::TokensChanged { fence, tokens, mark, reason, .. } => {
+            format!("{fence}  {}, mark at least {mark}: {reason}", tokens::in_words(Some(*tokens)))
+        }
+        Event::LeaseGranted(line)
+        | Event::LeaseAdvanced(line)
+        | Event::LeaseReleased(line)
+        | Event::LeaseRevoked(line)
+        | Event::LeaseFound(line) => of_lease(line),
+        Event::LeaseRenewed(Renewed { fence, progress, .. }) => {
+            format!("{fence}  {}", progress.as_deref().map_or(String::new(), text::in_quotes))
+        }
+    }
+}
+
+/// Whose lease it is and why.
+fn of_lease(line: &LeaseLine) -> String {
+    let Lease { owner, reason, words, .. } = &line.standing.lease;
+    let words = words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
+    format!("{}  {} ({}{words})", line.fence, text::in_quotes(owner), reason.as_str())
+}
+
+/// The fences of a push; where there are several, each with its token.
+fn fences(stake: &Stake, also: &[Stake]) -> String {
+    if also.is_empty() {
+        return stake.fence.to_string();
+    }
+    let named = |stake: &Stake| match stake.token {
+        Some(token) => format!("{}:{token}", stake.fence),
+        None => stake.fence.to_string(),
+    };
+    std::iter::once(stake).chain(also).map(named).collect::<Vec<_>>().join(" + ")
+}
+
+/// What settings say in a word: each fence and its mode.
+fn modes(settings: &serde_json::Value) -> String {
+    let fences = settings["fences"].as_array().into_iter().flatten();
+    let mode = |fence: &serde_json::Value| {
+        let does = match fence["mode"].as_str()? {
+            "enforce" => "enforces",
+            "observe" => "observes",
+            _ => "is off",
+        };
+        Some(format!("{} {does}", fence["fence"].as_str()?))
+    };
+    let modes: Vec<String> = fences.filter_map(mode).collect();
+    format!("changed: {}", modes.join(", "))
+}

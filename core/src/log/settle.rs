@@ -4,7 +4,9 @@
 //! which git never gave word (the client was gone, a process was killed), because whatever moves a ref back in
 //! between makes it look as if nothing had moved.
 
-use crate::{Event, FenceName, InFlight, Landed, LeaseChange, LeasePart, ObjectId, PlannedRef, Push, Stake, State};
+use crate::{
+    Event, FenceName, InFlight, Landed, LeaseChange, LeasePart, ObjectId, PlannedRef, Push, PushId, Stake, State,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
@@ -77,6 +79,21 @@ impl Settlement {
         });
         let first = stakes.next().expect("a push in flight has a stake in at least one fence");
         (first, stakes.collect())
+    }
+}
+
+impl State {
+    /// The push in flight that has this id.
+    pub fn flight(&self, push: PushId) -> Option<&InFlight> {
+        self.in_flight.iter().find(|flight| flight.push == push)
+    }
+
+    /// Takes into account what became of `flight`, as the lines about it will say: for whoever reads and writes none.
+    pub fn settle(&mut self, flight: &InFlight, settlement: Settlement, count: usize, evidence: Evidence) {
+        for event in settlement.on_record(flight, self, count, evidence) {
+            let applied = self.apply(0, &flight.time, &event);
+            debug_assert!(applied.is_ok(), "a push in flight can be settled");
+        }
     }
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(
     let settings = settings::read(&repository.config)?;
     let here = failure::here()?;
     let state = history::state(&FenceDir::at(repository.fence_dir()), &here.boot)?;
-    let status = look(&repository, &settings, &here, state)?;
+    let status = read_status(&repository, &settings, &here, state)?;
     let mut out = io::stdout().lock();
     if json {
         writeln!(out, "{}", serde_json::to_string(&status).unwrap_or_default())?;
@@ -112,30 +112,14 @@ pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(
     Ok(())
 }
 
-/// The next push settles those that are over. Until then they are shown as they will be settled.
-fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: State) -> Result<Status, CommandError> {
-    let dir = FenceDir::at(repository.fence_dir());
-    let lookout = Lookout { here, watched: None };
-    for flight in state.in_flight.clone() {
-        let plan = read_plan(&dir, &flight)?;
-        let bound = slot::bound_of(&flight, settings);
-        if let Fate::Over(evidence) = slot::fate_of(&flight, &plan, lookout, bound, repository).map_err(unreadable)? {
-            let seen = repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
-            let settlement = settle(&flight, &plan, &seen);
-            for event in settlement.on_record(&flight, &state, plan.len(), evidence) {
-                let applied = state.apply(0, &flight.time, &event);
-                debug_assert!(applied.is_ok(), "a push in flight can be settled");
-            }
-        }
-    }
+fn read_status(
+    repository: &Repository,
+    settings: &Settings,
+    here: &Place,
+    state: State,
+) -> Result<Status, CommandError> {
+    let state = as_the_next_push_finds_it(repository, settings, here, state)?;
     let now = clock::stamp(here);
-    for rules in &settings.fences {
-        // What cannot be read is a matter for the doctor.
-        if let Ok(Some(line)) = catch_up::look(repository, &state, rules, &now, "") {
-            let applied = state.apply(0, "", &Event::LeaseFound(line));
-            debug_assert!(applied.is_ok(), "a lease can be found at any time");
-        }
-    }
     let fences = settings.fences.iter().map(|rules| {
         let fence = state.fence(&rules.fence);
         FenceStatus {
@@ -154,6 +138,35 @@ fn look(repository: &Repository, settings: &Settings, here: &Place, mut state: S
         unread: repository.unread.iter().map(|path| path.display().to_string()).collect(),
         flaws: gate::flaws(repository)?,
     })
+}
+
+/// The next push settles those that are over, and finds leases that are elsewhere than the log has them. Until then
+/// they are shown as they will be.
+fn as_the_next_push_finds_it(
+    repository: &Repository,
+    settings: &Settings,
+    here: &Place,
+    mut state: State,
+) -> Result<State, CommandError> {
+    let dir = FenceDir::at(repository.fence_dir());
+    let lookout = Lookout { here, watched: None };
+    for flight in state.in_flight.clone() {
+        let plan = read_plan(&dir, &flight)?;
+        let bound = slot::bound_of(&flight, settings);
+        if let Fate::Over(evidence) = slot::fate_of(&flight, &plan, lookout, bound, repository).map_err(unreadable)? {
+            let seen = repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
+            state.settle(&flight, settle(&flight, &plan, &seen), plan.len(), evidence);
+        }
+    }
+    let now = clock::stamp(here);
+    for rules in &settings.fences {
+        // What cannot be read is a matter for the doctor.
+        if let Ok(Some(line)) = catch_up::look(repository, &state, rules, &now, "") {
+            let applied = state.apply(0, "", &Event::LeaseFound(line));
+            debug_assert!(applied.is_ok(), "a lease can be found at any time");
+        }
+    }
+    Ok(state)
 }
 
 impl LeaseStatus {

@@ -118,17 +118,24 @@ impl Site {
                 "give that hook another name and install again",
             );
         }
+        self.objection_to_keeping(part, &hook)
+    }
+
+    /// Why ours cannot go where somebody else's hook is, which would be kept.
+    fn objection_to_keeping(&self, part: Part, hook: &Path) -> Result<Option<CommandError>, CommandError> {
+        let other = |what: String, hint: &str| Ok(Some(CommandError::Other { what, hint: hint.to_owned() }));
+        let shown = hook.display();
         // A companion that somebody else's hook calls is there.
-        if part == Part::Companion && calls(part, &hook) {
+        if part == Part::Companion && calls(part, hook) {
             return Ok(None);
         }
-        if calls(part, &hook) {
+        if calls(part, hook) {
             return other(
                 format!("the hook '{shown}' calls the gate itself, and nothing was changed"),
                 "leave it so, or take that call out of it and install again: twice would be once too often",
             );
         }
-        if self.layout == Layout::Gitolite && fs::read_link(&hook).is_ok() {
+        if self.layout == Layout::Gitolite && fs::read_link(hook).is_ok() {
             return other(
                 format!(
                     "'{shown}' is a link of gitolite's, which would put it back over ours, and nothing was changed"
@@ -136,9 +143,9 @@ impl Site {
                 "take that hook out of gitolite's common hooks, or use  --layout bare  and install again after each 'gitolite setup'",
             );
         }
-        let kept = kept_hook::place_of(&hook);
+        let kept = kept_hook::place_of(hook);
         let is_kept = !kept_hook::is_helper(&kept) && HookFile::at(&kept)? != HookFile::Nothing;
-        if is_kept && !kept_hook::is_the_same(&hook) {
+        if is_kept && !kept_hook::is_the_same(hook) {
             return other(
                 format!("there are two hooks to keep, '{shown}' and '{}', and nothing was changed", kept.display()),
                 "somebody has replaced ours since. Remove the one that is not wanted and install again",

@@ -111,11 +111,8 @@ pub(crate) fn state(dir: &FenceDir, boot: &str) -> Result<State, Damage> {
     let unwritten = Witness::look_up(dir).map(|witness| witness.unwritten);
     let mut state = current(dir, boot)?.journal.state;
     for Unwritten { push, count, settlement } in unwritten.into_iter().flatten() {
-        if let Some(flight) = state.in_flight.iter().find(|flight| flight.push == push).cloned() {
-            for event in settlement.on_record(&flight, &state, count, Evidence::Reported) {
-                let applied = state.apply(0, &flight.time, &event);
-                debug_assert!(applied.is_ok(), "a push in flight can be settled");
-            }
+        if let Some(flight) = state.flight(push).cloned() {
+            state.settle(&flight, settlement, count, Evidence::Reported);
         }
     }
     Ok(state)

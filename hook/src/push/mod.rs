@@ -17,6 +17,5 @@ pub(crate) mod settling;
 pub(crate) mod slot;
 pub(crate) mod tokens;
 pub(crate) mod trailers;
-pub(crate) mod turn;
 pub(crate) mod verdict;
 pub(crate) mod voice;

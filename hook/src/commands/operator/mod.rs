@@ -4,6 +4,7 @@
 pub(crate) mod repair;
 pub(crate) mod revoke;
 pub(crate) mod tokens;
+mod turn;
 
 use crate::{
     commands::failure::{self, CommandError},

@@ -12,12 +12,11 @@ use crate::{
     log::store::{Store, StoreError},
     push::{
         arrival::Arrival,
-        gate::waiting::Waiting,
+        gate::waiting::{Waiting, somebody_waits},
         plan::{Guarded, unreadable},
         recorder::Recorder,
         settling::{Landings, SettlingError, settle_what_is_over},
         slot::Lookout,
-        turn,
         verdict::{Admission, Objection},
     },
 };
@@ -80,7 +79,7 @@ impl Gate<'_> {
     /// may wait.
     fn yields(&self, store: &mut Store) -> bool {
         let fences: Vec<&FenceName> = self.claims.iter().map(|claim| &claim.rules.fence).collect();
-        !self.recorder.patience.left().is_zero() && turn::somebody_waits(store, &self.arrival.here, &fences)
+        !self.recorder.patience.left().is_zero() && somebody_waits(store, &self.arrival.here, &fences)
     }
 
     fn open(&self) -> Result<Store, Objection> {

@@ -1,8 +1,11 @@
 //! Waiting for the push in the slot: who it is, for how long, and what ends it.
 
 use crate::{
-    host::process,
-    log::store::{Durability, Store},
+    host::process::{self, Liveness},
+    log::{
+        mutex::Turn,
+        store::{Durability, Store},
+    },
     push::{
         gate::Gate,
         plan::unreadable,
@@ -13,7 +16,7 @@ use crate::{
         voice,
     },
 };
-use git_fence_core::{Decision, Event, FenceName, Ground, InFlight, Place, PushId, Reject, Token};
+use git_fence_core::{Decision, Event, FenceName, Ground, InFlight, Place, PushId, Reject, Token, View};
 use git_fence_system::process::ProcessHandle;
 use std::time::{Duration, Instant};
 
@@ -189,6 +192,19 @@ impl Gate<'_> {
         let event = Event::PushEvicted { push: in_the_way.push, reason, who: self.recorder.who.clone() };
         self.recorder.commit(store, event, Durability::Lazy).map_err(Objection::off_record)
     }
+}
+
+/// Whether somebody who lives waits for the slot of one of the `fences`. Whoever cannot be seen from here is not
+/// waited for, and whoever is gone is forgotten.
+pub(super) fn somebody_waits(store: &mut Store, here: &Place, fences: &[&FenceName]) -> bool {
+    if store.turns().is_empty() {
+        return false;
+    }
+    let lives = |turn: &Turn| {
+        here.view_of(&turn.place, false) == View::Clear && matches!(process::look_at(&turn.process), Liveness::Alive(_))
+    };
+    store.keep_turns(lives);
+    store.turns().iter().any(|turn| fences.contains(&&turn.fence))
 }
 
 /// The newest token that `flight` speaks of: a takeover carries none, but is newer than whoever it takes from.

@@ -7,32 +7,24 @@
 //!
 //! What this does not do: decide. It keeps the record and proves that it is unbroken.
 
+mod plans;
+mod rotation;
+mod writing;
+
+pub(crate) use plans::read_plan;
+
 use crate::{
     host::clock::{self, Patience},
     log::{
-        checkpoint::{Checkpoint, CheckpointFile, Head},
+        checkpoint::{CheckpointFile, Head},
         directory::For,
-        files::{FenceDir, room_for},
-        history,
+        files::FenceDir,
         journal::{Damage, Journal, Start},
         mutex::{LockError, LockIsHeld, Mutex, Turn, Unwritten, Witness},
     },
 };
-use git_fence_core::{
-    Event, Evidence, InFlight, LOG_VERSION, Line, LineHash, Plan, PlannedRef, PushId, Settlement, State, hash_line,
-};
-use std::{
-    fs::File,
-    io::{self, Write as _},
-    path::PathBuf,
-};
-
-/// A checkpoint is written when this much of the log is not in one.
-const CHECKPOINT_EVERY: u64 = 32 * 1024;
-
-/// Only synced lines get into a checkpoint. Where nothing but refusals and heartbeats is written for so long,
-/// they are synced once, or everybody would have to read all of them every time.
-const LAZY_AT_MOST: u64 = 8 * CHECKPOINT_EVERY;
+use git_fence_core::{Event, Evidence, InFlight, LOG_VERSION, Line, LineHash, PushId, Settlement, State, hash_line};
+use std::{fs::File, io, path::PathBuf};
 
 /// Whether a commit must survive a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +144,7 @@ impl Store {
     /// What git said of pushes when there was no room for it goes before everything else.
     fn write_what_was_left(&mut self) -> Result<(), StoreError> {
         for Unwritten { push, count, settlement } in self.left.unwritten.clone() {
-            if let Some(flight) = self.state.in_flight.iter().find(|flight| flight.push == push).cloned() {
+            if let Some(flight) = self.state.flight(push).cloned() {
                 self.settle(&flight, settlement, count, Evidence::Reported)?;
             }
         }
@@ -169,14 +161,6 @@ impl Store {
         self.left.turns.retain(stay);
     }
 
-    /// Writes what was appended, lets it be known that somebody waits for a slot, and lets the lock go.
-    pub(crate) fn announce(mut self, turn: Turn) -> Result<(), StoreError> {
-        self.left.turns.push(turn);
-        self.write_out(Durability::Lazy)?;
-        self.mutex.leave(&self.left);
-        Ok(())
-    }
-
     /// Appends what became of a push in flight.
     pub(crate) fn settle(
         &mut self,
@@ -190,25 +174,6 @@ impl Store {
         }
         self.forget_plan_of(flight);
         Ok(())
-    }
-
-    /// Settles a push on git's word and lets the lock go. Where there is no room left in the log, word of it is left
-    /// with the lock, which needs none, and the next holder writes it down.
-    pub(crate) fn settle_or_leave_word(
-        mut self,
-        flight: &InFlight,
-        settlement: Settlement,
-        count: usize,
-        evidence: Evidence,
-    ) -> Result<Vec<Line>, StoreError> {
-        let mut left = self.left.clone();
-        left.unwritten.push(Unwritten { push: flight.push, count, settlement: settlement.clone() });
-        self.settle(flight, settlement, count, evidence)?;
-        match self.write_out(Durability::Lazy) {
-            Ok(()) => self.commit(Durability::Lazy),
-            Err(_) if self.mutex.leave(&left) => Ok(Vec::new()),
-            Err(e) => Err(e),
-        }
     }
 
     /// Begins the log. Under the mutex: of two first pushes one begins it.
@@ -258,133 +223,6 @@ impl Store {
         Ok(())
     }
 
-    /// Writes what was appended, lets the lock go, and gives the lines that were written.
-    pub(crate) fn commit(mut self, durability: Durability) -> Result<Vec<Line>, StoreError> {
-        let is_long = self.head.end - self.checkpointed > LAZY_AT_MOST;
-        self.write_out(if is_long { Durability::Synced } else { durability })?;
-        let is_due = self.synced.0 == self.head.end && self.head.end - self.checkpointed > CHECKPOINT_EVERY;
-        if is_due {
-            self.write_checkpoint();
-        }
-        Ok(self.said)
-    }
-
-    /// Moves all lines to a file of their own, goes on in a new one, and lets the lock go.
-    ///
-    /// At every moment there is a whole log under the log's name. The checkpoint goes first, because
-    /// it speaks of offsets in the file that is moved; without one the log is read from its beginning.
-    pub(crate) fn rotate(mut self, by: &str) -> Result<PathBuf, StoreError> {
-        self.write_out(Durability::Synced)?;
-        let (log, archive) = (self.dir.log(), self.dir.archive(self.head.seq));
-        let name = archive.file_name().unwrap_or_default().display().to_string();
-        let state = Box::new(self.state.clone());
-        let rotated = Event::LogRotated { version: LOG_VERSION, file: name, state, pusher: by.to_owned() };
-        let line = Line { seq: self.head.seq + 1, time: clock::now(), event: rotated, prev: self.head.hash.clone() };
-        let bytes = serialise(&line);
-        self.remove_if_there(self.dir.checkpoint())?;
-        self.remove_leftovers()?;
-        self.dir.link(&log, &archive).map_err(Damage::io("link", &archive))?;
-        self.dir.replace(&log, &bytes, true).map_err(Damage::io("write", &log))?;
-        self.dir.sync().map_err(Damage::io("sync", self.dir.path()))?;
-        self.mutex.leave(&Witness::of_first_line(&self.boot, line.seq, &bytes));
-        Ok(archive)
-    }
-
-    /// Removes what an interrupted rotation left: no file of its own.
-    pub(crate) fn remove_leftovers(&self) -> Result<(), StoreError> {
-        for left in history::leftovers(&self.dir)? {
-            self.remove_if_there(left)?;
-        }
-        Ok(())
-    }
-
-    fn remove_if_there(&self, path: PathBuf) -> Result<(), Damage> {
-        self.dir.remove(&path).map_err(Damage::io("remove", path))
-    }
-
-    /// Writes what was appended, and leaves word of it.
-    fn write_out(&mut self, durability: Durability) -> Result<(), StoreError> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        // What makes a file needless must be there to stay before the file goes.
-        let durability = if self.obsolete.is_empty() { durability } else { Durability::Synced };
-        if let Err(damage) = self.write_pending(durability) {
-            // Whoever was to be let through is refused: no line may say otherwise. If even this
-            // fails, a torn line is set aside and an accepted one settled as moving nothing.
-            let _ = self.log.set_len(self.written_end);
-            return Err(damage.into());
-        }
-        let Head { seq, end, ref hash, .. } = self.head;
-        if durability == Durability::Synced {
-            self.synced = (end, seq);
-        }
-        let (synced, synced_seq) = self.synced;
-        let boot = self.boot.clone();
-        let turns = std::mem::take(&mut self.left.turns);
-        self.left = Witness { boot, seq, end, hash: hash.clone(), synced, synced_seq, unwritten: Vec::new(), turns };
-        self.mutex.leave(&self.left);
-        self.pending.clear();
-        self.written_end = end;
-        for path in self.obsolete.drain(..) {
-            let _ = self.dir.remove(&path);
-        }
-        Ok(())
-    }
-
-    /// All refs that a push in flight is to move.
-    pub(crate) fn plan_of(&self, flight: &InFlight) -> Result<Vec<PlannedRef>, StoreError> {
-        read_plan(&self.dir, flight)
-    }
-
-    /// Keeps a plan that is too long for a line; call before appending the push's acceptance.
-    pub(crate) fn keep_plan(&self, refs: &[PlannedRef]) -> Result<(), StoreError> {
-        if refs.len() <= Plan::IN_LINE {
-            return Ok(());
-        }
-        let path = self.dir.plan_of(self.next_push());
-        // With its name: a synced line that speaks of a file whose name went with the power would close the fence.
-        let kept = self.dir.replace(&path, &Plan::write_out(refs), true).and_then(|()| self.dir.sync());
-        Ok(kept.map_err(Damage::io("write", path))?)
-    }
-
-    /// The plan of `flight` is not needed any more once its settlement is written.
-    fn forget_plan_of(&mut self, flight: &InFlight) {
-        if !flight.plan.is_whole() {
-            self.obsolete.push(self.dir.plan_of(flight.push));
-        }
-    }
-
-    fn write_pending(&mut self, durability: Durability) -> Result<(), Damage> {
-        let path = self.dir.log();
-        room_for(self.head.end).map_err(Damage::io("append to", &path))?;
-        if !self.torn.is_empty() {
-            // Only now: whoever waits for its turn reads the log again and again, and writes nothing.
-            let aside = self.aside();
-            self.dir.replace(&aside, &self.torn, false).map_err(Damage::io("write", aside))?;
-            self.log.set_len(self.written_end).map_err(Damage::io("truncate", &path))?;
-            self.torn.clear();
-        }
-        // One write, so that a line is either whole or torn at the very end.
-        match (&self.log).write(&self.pending) {
-            Ok(n) if n == self.pending.len() => {}
-            Ok(_) => return Err(Damage::io("append to", path)(io::ErrorKind::StorageFull.into())),
-            Err(e) => return Err(Damage::io("append to", path)(e)),
-        }
-        if durability == Durability::Synced {
-            self.log.sync_data().map_err(Damage::io("sync", path))?;
-        }
-        Ok(())
-    }
-
-    /// Failing to write a checkpoint costs the next push time and nothing else.
-    fn write_checkpoint(&self) {
-        let checkpoint = Checkpoint::of(self.head.clone(), self.state.clone());
-        if let Ok(bytes) = serde_json::to_vec(&checkpoint) {
-            let _ = self.dir.replace(&self.dir.checkpoint(), &bytes, false);
-        }
-    }
-
     /// Where an interrupted append goes. The same under one lock, which is held.
     fn aside(&self) -> PathBuf {
         self.dir.free_name_for_torn(self.written_end)
@@ -405,16 +243,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// All refs that a push in flight is to move, from its record or from the file beside the log.
-pub(crate) fn read_plan(dir: &FenceDir, flight: &InFlight) -> Result<Vec<PlannedRef>, StoreError> {
-    if flight.plan.is_whole() {
-        return Ok(flight.plan.refs.clone());
-    }
-    let path = dir.plan_of(flight.push);
-    let whole = dir.read(&path).ok().and_then(|bytes| flight.plan.read_back(&bytes));
-    whole.ok_or(StoreError::PlanLost { push: flight.push, path })
 }
 
 /// A log that was never begun, or one that was and is gone.

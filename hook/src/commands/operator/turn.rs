@@ -1,32 +1,19 @@
-//! Whose turn it is: an operator's command that waits for a slot goes before every push that has not got it yet.
+//! An operator's turn: a command that waits for a slot goes before every push that has not got it yet.
 
 use crate::{
     commands::{failure::CommandError, operator::Operator},
-    host::process::{self, Liveness},
+    host::{clock, process},
     log::{
         mutex::Turn,
         store::{Durability, Store},
     },
     push::slot::{self, Fate, Lookout},
 };
-use git_fence_core::{FenceName, InFlight, Place, PushId, Rules, View};
+use git_fence_core::{FenceName, InFlight, Place, PushId, Rules};
 use std::time::{Duration, Instant};
 
 /// How far apart the looks at the slot are.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// Whether somebody who lives waits for the slot of one of the `fences`. Whoever cannot be seen from here is not
-/// waited for, and whoever is gone is forgotten.
-pub(crate) fn somebody_waits(store: &mut Store, here: &Place, fences: &[&FenceName]) -> bool {
-    if store.turns().is_empty() {
-        return false;
-    }
-    let lives = |turn: &Turn| {
-        here.view_of(&turn.place, false) == View::Clear && matches!(process::look_at(&turn.process), Liveness::Alive(_))
-    };
-    store.keep_turns(lives);
-    store.turns().iter().any(|turn| fences.contains(&&turn.fence))
-}
 
 impl Operator {
     /// The log under the lock, with the slot of `fence` free: waits for the push in it, for as long as a push would,
@@ -55,7 +42,7 @@ impl Operator {
             let pidfd = self.pidfd_of(&store, &flight, Lookout { here: &self.here, watched })?;
             match me {
                 Some(process) if !is_announced => {
-                    let place = Place { uptime_ms: crate::host::clock::uptime_ms(), ..self.here.clone() };
+                    let place = Place { uptime_ms: clock::uptime_ms(), ..self.here.clone() };
                     store.announce(Turn { fence: fence.clone(), place, process })?;
                     is_announced = true;
                 }

@@ -12,7 +12,7 @@ pub mod settings;
 
 use crate::{
     commands::audit::moment::Moment,
-    host::surroundings::Environment,
+    host::surroundings::{self, Environment},
     log::{
         checkpoint::{Checkpoint, CheckpointFile},
         journal::{Journal, Start},
@@ -154,13 +154,13 @@ pub fn environment(bytes: &[u8]) {
     let last = |name: &[u8]| pairs.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let environment = Environment::of(pairs.iter().map(|(name, value)| (owned(name), owned(value))));
-    let who = environment.who();
+    let who = surroundings::who(&environment);
     assert!(git_fence_core::hostile::is_fit(&who.pusher, 201));
     assert!(who.address.is_none_or(|address| git_fence_core::hostile::is_fit(&address, 201)));
 
     let count = last(b"GIT_PUSH_OPTION_COUNT").filter(|count| !count.is_empty());
     let is_count = |count: &[u8]| count == b"0" || grammar::is_token(count);
-    match environment.push_options() {
+    match surroundings::push_options(&environment) {
         Ok(options) => {
             let count = count.unwrap_or(b"0".to_vec());
             assert_eq!(options.len().to_string().as_bytes(), count, "digits, and nothing else");

@@ -18,13 +18,15 @@
 //! | [`signals`] | which signals this process ignores |
 //! | [`program`] | the program of this process |
 //! | [`descriptor`] | the flags for passing a descriptor on |
-//! | [`terminal`], [`user`] | nothing |
+//! | [`env`](mod@env), [`Environment`], [`terminal`], [`user`] | nothing |
 //!
 //! Two things are not here because a library has them: a lock is `File::try_lock`, which is `flock` on Linux and on the
 //! BSDs, and quoting for a shell as git does it is `gix::quote::single`.
 
 pub mod clock;
 pub mod descriptor;
+pub mod env;
+mod environment;
 mod identity;
 pub mod lock;
 pub mod place;
@@ -33,6 +35,8 @@ pub mod program;
 pub mod signals;
 pub mod terminal;
 pub mod user;
+
+pub use environment::Environment;
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -5,6 +5,7 @@ use crate::{
     repository::{OpenError, Repository, whose::Asker},
 };
 use git_fence_core::{Place, Push, PushError, ReceivePack, Reject, Settings};
+use git_fence_system::env;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -36,7 +37,7 @@ impl<'a> Arrival<'a> {
         environment: &'a Environment,
         start: Instant,
     ) -> Result<Arrival<'a>, Reject> {
-        let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
+        let git_dir = environment.path(env::GIT_DIR).unwrap_or_else(|| PathBuf::from("."));
         let receive_pack = process::receive_packs_above().next();
         let git = receive_pack.as_ref().and_then(process::program_of);
         let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);

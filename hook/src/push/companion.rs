@@ -12,6 +12,7 @@ use crate::{
     repository::Repository,
 };
 use git_fence_core::{Reject, Settings};
+use git_fence_system::env;
 use gix::config::path::interpolate;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +53,7 @@ fn hooks_beside(own_file: &Path) -> PathBuf {
 /// The same as the configuration says, for a gate that another hook calls. A relative path counts from where git runs
 /// hooks, which is here.
 fn hooks_of(repository: &Repository, environment: &Environment) -> PathBuf {
-    let home = environment.path("HOME");
+    let home = environment.path(env::HOME);
     let context = || interpolate::Context {
         home_dir: home.as_deref(),
         home_for_user: Some(interpolate::home_for_user),

@@ -22,6 +22,7 @@ use crate::{
 use git_fence_core::{
     Evidence, InFlight, LeasePart, Line, Place, PlannedRef, Push, ReceivePack, RefUpdate, Settings, settle_as_reported,
 };
+use git_fence_system::env;
 use std::{
     ffi::OsString,
     io::{self, Read as _},
@@ -67,7 +68,7 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
     if updated.commands.iter().all(is_beat) {
         return Ok(());
     }
-    let git_dir = environment.path("GIT_DIR").unwrap_or_else(|| PathBuf::from("."));
+    let git_dir = environment.path(env::GIT_DIR).unwrap_or_else(|| PathBuf::from("."));
     let receive_pack = process::receive_packs_above().next();
     let git = receive_pack.as_ref().and_then(process::program_of);
     let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);

@@ -22,6 +22,7 @@ use crate::{
     repository::settings::{self, SettingsError},
 };
 use git_fence_core::{Push, PushError, Reject, Settings};
+use git_fence_system::env;
 use std::{
     ffi::OsString,
     io::{self, Read},
@@ -106,7 +107,7 @@ fn guarded_part(arrival: &Arrival<'_>, settings: &Settings) -> Result<Guarded, R
     if let Some(unreadable) = &arrival.unreadable {
         return Err(Reject::malformed(unreadable.to_string()));
     }
-    if arrival.environment.get("GIT_NAMESPACE").is_some() {
+    if arrival.environment.get(env::GIT_NAMESPACE).is_some() {
         return Err(Reject::malformed("the push is to a git namespace (GIT_NAMESPACE), which no fence can guard"));
     }
     let guarded = Guarded::part_of(&arrival.push, settings, &arrival.repository).map_err(unreadable)?;

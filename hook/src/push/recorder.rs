@@ -1,7 +1,7 @@
 //! The log, for one push: opening it, writing to it, and the verdict that goes into it.
 
 use crate::{
-    host::{clock::Patience, syslog},
+    host::{clock::Patience, surroundings, syslog},
     log::{
         files::FenceDir,
         journal::Damage,
@@ -46,7 +46,7 @@ impl<'a> Recorder<'a> {
             arrival,
             settings: None,
             dir: FenceDir::at(arrival.repository.fence_dir()),
-            who: arrival.environment.who(),
+            who: surroundings::who(arrival.environment),
             patience: Patience::of(shortest_wait(fences.clone()), arrival.start),
             enforcement: Enforcement::of(fences, false),
         }

@@ -1,7 +1,7 @@
 //! What a push brings along: its tokens, and what it asks of leases.
 
 use crate::{
-    host::surroundings::Environment,
+    host::surroundings::{self, Environment},
     push::{
         arrival::Arrival,
         leases,
@@ -30,7 +30,7 @@ impl Brought {
     /// Reads the tokens and the leases of a push, and says what is wrong with any of it.
     pub(crate) fn by(arrival: &Arrival<'_>, guarded: &Guarded, settings: &Settings) -> Brought {
         let Arrival { repository, environment, .. } = arrival;
-        let pusher = environment.pusher();
+        let pusher = surroundings::pusher(environment);
         let tokens = brought_along(guarded, repository, environment, settings, pusher.as_bytes());
         let (offer, source, no_tokens) = match tokens {
             Ok((offer, source)) => (offer, source, None),
@@ -70,7 +70,7 @@ fn brought_along(
     settings: &Settings,
     pusher: &[u8],
 ) -> Result<(Offer, Source), Reject> {
-    let options = environment.push_options().map_err(|e| Reject::malformed(e.to_string()))?;
+    let options = surroundings::push_options(environment).map_err(|e| Reject::malformed(e.to_string()))?;
     let offer = read_options(&options, settings)?;
     if !offer.is_empty() {
         return Ok((offer, Source::Option));

@@ -7,6 +7,7 @@ use crate::{
         whose::{Asker, Whose},
     },
 };
+use git_fence_system::env::{self, Variable};
 use gix::{
     bstr::{BString, ByteSlice},
     config::{
@@ -76,7 +77,7 @@ pub(crate) fn read(
 
 /// Where a user's configuration is.
 fn global_files(environment: &Environment) -> Vec<(Source, PathBuf)> {
-    let mut variable = |name: &str| environment.get(name).map(OsString::from);
+    let mut variable = |name: &str| environment.named(name).map(OsString::from);
     let mut files = Vec::new();
     for source in [Source::Git, Source::User] {
         files.extend(source.storage_location(&mut variable).map(|path| (source, path)));
@@ -96,10 +97,10 @@ fn read_all(
     git: Option<&Path>,
     environment: &Environment,
 ) -> Result<File, ConfigError> {
-    if environment.get("GIT_CONFIG_PARAMETERS").is_some() {
+    if environment.get(env::GIT_CONFIG_PARAMETERS).is_some() {
         return ask_git(git_dir, environment);
     }
-    let home = environment.path("HOME");
+    let home = environment.path(env::HOME);
     let branch = fs::read(git_dir.join("HEAD")).ok().and_then(|head| checked_out_branch(&head));
     let options = Options {
         includes: includes::Options::follow(
@@ -173,11 +174,11 @@ fn worktree_config(git_dir: &Path, common_dir: &Path) -> Option<PathBuf> {
 /// Where the git that runs this hook keeps its system configuration. A git under `/usr` or
 /// `/usr/local` keeps it where git's own build puts it; any other is asked.
 fn system_config(git: Option<&Path>, environment: &Environment) -> Option<PathBuf> {
-    let off = environment.get("GIT_CONFIG_NOSYSTEM").and_then(|value| value.to_str());
+    let off = environment.get(env::GIT_CONFIG_NOSYSTEM).and_then(|value| value.to_str());
     if off.is_some_and(|value| !matches!(value, "0" | "false" | "no" | "off")) {
         return None;
     }
-    if let Some(path) = environment.path("GIT_CONFIG_SYSTEM") {
+    if let Some(path) = environment.path(env::GIT_CONFIG_SYSTEM) {
         return Some(path);
     }
     match git.and_then(prefix_of_git) {
@@ -205,17 +206,23 @@ fn ask_git_for_system_config(environment: &Environment) -> Option<PathBuf> {
 /// Git, with those of the variables that lead to its files as they are in `environment`.
 fn git(environment: &Environment) -> Command {
     let mut git = Command::new("git");
-    for name in ["HOME", "XDG_CONFIG_HOME"].iter().chain(&CONFIG_VARIABLES) {
-        match environment.get(name) {
-            Some(value) => git.env(name, value),
-            None => git.env_remove(name),
+    for variable in OF_ITS_FILES {
+        match environment.get(variable) {
+            Some(value) => git.env(variable.name, value),
+            None => git.env_remove(variable.name),
         };
     }
     git
 }
 
-const CONFIG_VARIABLES: [&str; 4] =
-    ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_PARAMETERS"];
+const OF_ITS_FILES: [Variable; 6] = [
+    env::HOME,
+    env::XDG_CONFIG_HOME,
+    env::GIT_CONFIG_GLOBAL,
+    env::GIT_CONFIG_SYSTEM,
+    env::GIT_CONFIG_NOSYSTEM,
+    env::GIT_CONFIG_PARAMETERS,
+];
 
 /// The level that git names, and the file.
 fn metadata_of(scope: &[u8], origin: &[u8]) -> Metadata {

@@ -2,7 +2,7 @@
 
 use crate::{commands::failure::CommandError, repository::Repository};
 use git_fence_core::text;
-use git_fence_system::user;
+use git_fence_system::{env, user};
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -44,8 +44,10 @@ pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author:
     let dir = &repository.common_dir;
     let mut git = Command::new("git");
     git.arg("--git-dir=.").args(args).current_dir(dir);
-    for role in ["AUTHOR", "COMMITTER"] {
-        git.env(format!("GIT_{role}_NAME"), author).env(format!("GIT_{role}_EMAIL"), "git-fence-hook@localhost");
+    for (name, email) in
+        [(env::GIT_AUTHOR_NAME, env::GIT_AUTHOR_EMAIL), (env::GIT_COMMITTER_NAME, env::GIT_COMMITTER_EMAIL)]
+    {
+        git.env(name.name, author).env(email.name, "git-fence-hook@localhost");
     }
     as_owner_of(dir, &mut git)?;
     git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -63,7 +65,7 @@ fn as_owner_of(dir: &Path, git: &mut Command) -> Result<(), CommandError> {
     let owner = fs::metadata(dir).map_err(CommandError::io("read", dir))?;
     if user::is_root() && owner.uid() != 0 {
         // Its own home may be closed to them, and git fails then.
-        git.uid(owner.uid()).gid(owner.gid()).env("HOME", dir).env_remove("XDG_CONFIG_HOME");
+        git.uid(owner.uid()).gid(owner.gid()).env(env::HOME.name, dir).env_remove(env::XDG_CONFIG_HOME.name);
     }
     Ok(())
 }

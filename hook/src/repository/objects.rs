@@ -2,6 +2,7 @@
 
 use crate::{host::surroundings::Environment, repository::Repository};
 use git_fence_core::{ObjectId, text};
+use git_fence_system::env;
 use gix::{
     bstr::ByteSlice,
     objs::{FindHeader, Kind},
@@ -96,8 +97,8 @@ pub(crate) fn parse(id: &ObjectId) -> Result<gix::ObjectId, ObjectError> {
 
 /// The quarantine first, then the store it is in front of and whatever else git was told of.
 fn object_directories(repository: &Repository, environment: &Environment) -> Vec<PathBuf> {
-    let main = environment.path("GIT_OBJECT_DIRECTORY").unwrap_or_else(|| repository.common_dir.join("objects"));
-    let others = environment.get("GIT_ALTERNATE_OBJECT_DIRECTORIES").unwrap_or_default();
+    let main = environment.path(env::GIT_OBJECT_DIRECTORY).unwrap_or_else(|| repository.common_dir.join("objects"));
+    let others = environment.get(env::GIT_ALTERNATE_OBJECT_DIRECTORIES).unwrap_or_default();
     let all = std::iter::once(main).chain(split_directories(others.as_bytes()));
     all.filter(|dir| dir.is_dir()).collect()
 }

@@ -5,6 +5,7 @@
 
 use crate::repository::{RefStorage, Repository};
 use git_fence_core::{ObjectId, RefName, text};
+use git_fence_system::env;
 use gix::{
     bstr::ByteSlice,
     refs::{FullName, Target, file::loose::Reference, packed},
@@ -203,7 +204,7 @@ impl Repository {
 
     fn git(&self) -> Command {
         let mut git = Command::new("git");
-        git.arg("--git-dir").arg(&self.git_dir).env("LC_ALL", "C");
+        git.arg("--git-dir").arg(&self.git_dir).env(env::LC_ALL.name, "C");
         git
     }
 }

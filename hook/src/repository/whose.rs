@@ -9,10 +9,9 @@
 //! run other hooks. That is one more way in which a local writer passes by the gate.
 
 use crate::host::surroundings::Environment;
-use git_fence_system::user;
+use git_fence_system::{env, user};
 use gix::config::{Source, file::Metadata};
 use std::{
-    ffi::OsString,
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -49,13 +48,15 @@ impl Whose {
     pub(crate) fn environment(&self, environment: &Environment) -> Environment {
         match self.asker {
             Asker::Push if self.user == self.owner => environment.clone(),
-            Asker::Push => environment.without(&["GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_PARAMETERS"]),
+            Asker::Push => {
+                environment.without(&[env::GIT_CONFIG_SYSTEM, env::GIT_CONFIG_NOSYSTEM, env::GIT_CONFIG_PARAMETERS])
+            }
             Asker::Command if self.is_at_home(environment) => environment.clone(),
             Asker::Command => {
                 let home = user::home_of(self.owner);
-                let theirs = environment.without(&["HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"]);
+                let theirs = environment.without(&[env::HOME, env::XDG_CONFIG_HOME, env::GIT_CONFIG_GLOBAL]);
                 match home {
-                    Some(home) => theirs.with("HOME", OsString::from(home)),
+                    Some(home) => theirs.with(env::HOME, home),
                     None => theirs,
                 }
             }
@@ -64,8 +65,8 @@ impl Whose {
 
     /// Whether the owner asks, and from its own home: `sudo` may leave that of another.
     fn is_at_home(&self, environment: &Environment) -> bool {
-        let home = environment.path("HOME").and_then(|home| uid_of(&home));
-        self.user == self.owner && (home == Some(self.owner) || environment.get("GIT_CONFIG_GLOBAL").is_some())
+        let home = environment.path(env::HOME).and_then(|home| uid_of(&home));
+        self.user == self.owner && (home == Some(self.owner) || environment.get(env::GIT_CONFIG_GLOBAL).is_some())
     }
 
     /// Whether settings of the fence count that stand where `meta` says.

@@ -16,7 +16,7 @@ use crate::{
     },
     helper::protocol::{HelperLine, OptionAnswer, Options, Update, error, listing, ok, reason_in},
     store::answer::{NotSent, PushAnswer},
-    surroundings::Environment,
+    surroundings::{Environment, GitSettings as _},
 };
 use git_fence_core::hostile::{grammar, is_fit};
 use std::{
@@ -161,13 +161,11 @@ pub fn surroundings(bytes: &[u8]) {
         let at = address(url, Path::new("/nowhere"));
         assert!(at.len() <= url.len());
     }
-    let mut environment = Environment::default();
-    for pair in bytes.split(|b| *b == 0) {
-        let Some(at) = pair.iter().position(|b| *b == b'=') else { continue };
-        if let Ok(name) = std::str::from_utf8(&pair[..at]) {
-            environment.set(name, OsString::from_vec(pair[at + 1..].to_vec()));
-        }
-    }
+    let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let environment = Environment::of(bytes.split(|b| *b == 0).filter_map(|pair| {
+        let at = pair.iter().position(|b| *b == b'=')?;
+        Some((owned(&pair[..at]), owned(&pair[at + 1..])))
+    }));
     let settings = environment.settings();
     let mut again = Environment::default();
     again.set_settings(&settings);

@@ -1,7 +1,7 @@
 //! No parser accepts what its grammar does not, or believes what nobody said.
 
 use super::near::{cases, hostile};
-use crate::surroundings::Environment;
+use crate::surroundings::{Environment, GitSettings as _};
 use proptest::{collection::vec, prelude::*};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -77,7 +77,7 @@ proptest! {
     fn a_setting_survives_its_quotes(value in vec(any::<u8>(), 0..12)) {
         let mut environment = Environment::default();
         environment.set_last("push.pushOption", OsStr::from_bytes(&value));
-        let quoted = environment.get("GIT_CONFIG_PARAMETERS").unwrap().as_bytes().to_vec();
+        let quoted = environment.get(git_fence_system::env::GIT_CONFIG_PARAMETERS).unwrap().as_bytes().to_vec();
         prop_assert_eq!(unquoted(&quoted), [b"push.pushOption=", &value[..]].concat());
     }
 }

@@ -4,7 +4,7 @@ use crate::surroundings::Environment;
 use git_fence_core::Stamp;
 use git_fence_system::{
     clock::{uptime_ms, wall},
-    place,
+    env, place,
 };
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Clock {
     /// does. The clock that counts since the boot is not touched: deadlines of our own go by that.
     pub(crate) fn of(environment: &Environment) -> Clock {
         let boot = place::boot_id().unwrap_or_default();
-        let offset = environment.text("GIT_FENCE_CLOCK_OFFSET").and_then(|seconds| seconds.parse::<i64>().ok());
+        let offset = environment.text(env::GIT_FENCE_CLOCK_OFFSET).and_then(|seconds| seconds.parse::<i64>().ok());
         Clock { boot, offset_ms: offset.unwrap_or(0).saturating_mul(1000) }
     }
 

@@ -166,6 +166,31 @@ mod tests {
         fs::write(&path, page()).unwrap();
     }
 
+    /// What asks [`Environment`](crate::Environment) needs a [`Variable`]; what starts a program could name one itself.
+    #[test]
+    fn no_name_stands_elsewhere() {
+        let mut dirs = vec![root().join("hook/src"), root().join("gate-client/src"), root().join("src")];
+        while let Some(dir) = dirs.pop() {
+            for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    dirs.push(path);
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+                for word in [".env(\"", ".env_remove(\""] {
+                    assert!(!code.contains(word), "{}: {word} names a variable itself", path.display());
+                }
+                for Variable { name, .. } in ALL.iter().flat_map(|(_, group)| *group) {
+                    let literal = format!("\"{}", name.trim_end_matches("<n>"));
+                    let is_there =
+                        code.contains(&(literal.clone() + "\"")) || name.ends_with("<n>") && code.contains(&literal);
+                    assert!(!is_there, "{}: {literal}\" stands in system/src/env.rs", path.display());
+                }
+            }
+        }
+    }
+
     #[test]
     fn no_variable_is_there_twice() {
         let mut names: Vec<&str> = ALL.iter().flat_map(|(_, group)| *group).map(|variable| variable.name).collect();

@@ -16,7 +16,7 @@ use crate::{
 };
 use clap::Args;
 use git_fence_core::{FenceName, LeaseId, Ttl, few_words, length_of_time, owner_name, text};
-use git_fence_system::{place, user};
+use git_fence_system::{env, place, user};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
 /// Which fence of which remote.
@@ -63,11 +63,13 @@ impl Context {
 
     /// The fence and the remote that `place` names, or the run that this is in.
     pub(crate) fn client(&self, place: &Target) -> Result<Client, Failure> {
-        let fence = place.fence.as_deref().or_else(|| self.environment.text("GIT_FENCE"));
+        let fence = place.fence.as_deref().or_else(|| self.environment.text(env::GIT_FENCE));
         let remote = match (&place.remote, self.inherited()) {
             // By where it is: another clone may call another repository by the same name.
             (None, Some((held, _))) => self.local.remote_at(&held.remote, &held.url),
-            (named, _) => self.local.remote(named.as_deref().or_else(|| self.environment.text("GIT_FENCE_REMOTE")))?,
+            (named, _) => {
+                self.local.remote(named.as_deref().or_else(|| self.environment.text(env::GIT_FENCE_REMOTE)))?
+            }
         };
         self.client_of(fence, remote)
     }
@@ -119,8 +121,8 @@ impl Context {
 
     /// The lease of the run that this is in.
     pub(crate) fn inherited(&self) -> Option<(HeldLease, LeaseDir)> {
-        let dir = LeaseDir::at(&PathBuf::from(self.environment.get("GIT_FENCE_DIR")?));
-        let id = LeaseId::parse(self.environment.text("GIT_FENCE_LEASE")?)?;
+        let dir = LeaseDir::at(&PathBuf::from(self.environment.get(env::GIT_FENCE_DIR)?));
+        let id = LeaseId::parse(self.environment.text(env::GIT_FENCE_LEASE)?)?;
         let held = dir.held().ok().filter(|held| held.lease.id == id)?;
         Some((held, dir))
     }
@@ -128,15 +130,15 @@ impl Context {
     /// Whether this belongs to a run that is over: whoever goes on working then must not help itself to
     /// a new lease, as if it had begun anew.
     pub(crate) fn is_orphan(&self, client: &Client) -> bool {
-        self.environment.get("GIT_FENCE_LEASE").is_some()
+        self.environment.get(env::GIT_FENCE_LEASE).is_some()
             && self.inherited().is_none()
-            && self.environment.text("GIT_FENCE") == Some(client.fence.as_str())
-            && self.environment.text("GIT_FENCE_REMOTE") == Some(client.remote.name.as_str())
+            && self.environment.text(env::GIT_FENCE) == Some(client.fence.as_str())
+            && self.environment.text(env::GIT_FENCE_REMOTE) == Some(client.remote.name.as_str())
     }
 
     /// The leases of all runs that this is in, the innermost last.
     pub(crate) fn runs(&self) -> Vec<(HeldLease, LeaseDir)> {
-        let dirs = self.environment.get("GIT_FENCE_RUNS").unwrap_or_default();
+        let dirs = self.environment.get(env::GIT_FENCE_RUNS).unwrap_or_default();
         let dirs = std::env::split_paths(dirs).map(|dir| LeaseDir::at(&dir));
         dirs.filter_map(|dir| Some((dir.held().ok()?, dir))).collect()
     }

@@ -17,6 +17,7 @@ use crate::{
 };
 use clap::Args;
 use git_fence_core::{HolderMove, TRAILER, Token, text};
+use git_fence_system::env;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -254,9 +255,9 @@ fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Resu
     let lines: Vec<&str> = told.lines().collect();
     let [tree, parents, name, email, date] = lines[..] else { return Err("git log said something else".to_owned()) };
     let mut copy = git.clone();
-    copy.environment.set("GIT_AUTHOR_NAME", name);
-    copy.environment.set("GIT_AUTHOR_EMAIL", email);
-    copy.environment.set("GIT_AUTHOR_DATE", date);
+    copy.environment.set(env::GIT_AUTHOR_NAME, name);
+    copy.environment.set(env::GIT_AUTHOR_EMAIL, email);
+    copy.environment.set(env::GIT_AUTHOR_DATE, date);
     let mut args: Vec<OsString> = vec!["commit-tree".into(), tree.into()];
     for parent in parents.split_whitespace() {
         args.extend(["-p".into(), parent.into()]);

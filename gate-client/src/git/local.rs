@@ -3,7 +3,7 @@
 use crate::{
     failure::Failure,
     git::{Git, address::without_password},
-    surroundings::Environment,
+    surroundings::{Environment, GitSettings as _},
 };
 use git_fence_core::text;
 use std::{

@@ -7,7 +7,10 @@ pub(crate) mod local;
 
 use crate::surroundings::Environment;
 use git_fence_core::text;
-use git_fence_system::process::{self, Pid, ProcessHandle, Signal};
+use git_fence_system::{
+    env,
+    process::{self, Pid, ProcessHandle, Signal},
+};
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Read, Write as _},
@@ -65,7 +68,7 @@ impl Git {
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new("git");
         self.environment.give_to(&mut command);
-        command.current_dir(&self.dir).env("LC_ALL", "C").env_remove("GIT_PREFIX").args(args);
+        command.current_dir(&self.dir).env(env::LC_ALL.name, "C").env_remove(env::GIT_PREFIX.name).args(args);
         command
     }
 
@@ -105,8 +108,8 @@ impl Git {
 
     /// The same git, with `directories` beside the repository's own objects.
     pub(crate) fn with_objects(&self, directories: &[&Path]) -> Git {
-        let name = "GIT_ALTERNATE_OBJECT_DIRECTORIES";
-        let mut list = self.environment.get(name).unwrap_or_default().to_owned();
+        let others = env::GIT_ALTERNATE_OBJECT_DIRECTORIES;
+        let mut list = self.environment.get(others).unwrap_or_default().to_owned();
         for directory in directories {
             if !list.is_empty() {
                 list.push(":");
@@ -114,7 +117,7 @@ impl Git {
             list.push(quoted(directory));
         }
         let mut git = self.clone();
-        git.environment.set(name, list);
+        git.environment.set(others, list);
         git
     }
 }

@@ -31,7 +31,7 @@ use crate::{
         objects::{commit_of, hash_of},
         sending::{Sending, plain_push},
     },
-    surroundings::Environment,
+    surroundings::{Environment, GitSettings as _},
 };
 use git_fence_core::{Code, HolderMove, text};
 use git_fence_system::descriptor;

@@ -7,6 +7,7 @@ use crate::{
     random,
 };
 use git_fence_core::Stamp;
+use git_fence_system::env;
 use std::{
     sync::{
         Arc,
@@ -54,7 +55,7 @@ impl Heartbeat {
         let hurry = Arc::new(AtomicBool::new(false));
         client.stop = Some(hurry.clone());
         // Nobody sits in front of it to answer.
-        client.local.git.environment.set("GIT_TERMINAL_PROMPT", "0");
+        client.local.git.environment.set(env::GIT_TERMINAL_PROMPT, "0");
         let thread = thread::spawn(move || {
             let mut pause = ttl / 3;
             while stopped.recv_timeout(jittered(pause)) == Err(RecvTimeoutError::Timeout) {

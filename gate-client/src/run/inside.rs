@@ -15,8 +15,9 @@ use crate::{
         address::{address, local_path, without_password},
     },
     lease::{client::Client, held::LeaseDir},
-    surroundings::{Environment, HELPER},
+    surroundings::{Environment, GitSettings as _, HELPER},
 };
+use git_fence_system::env;
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
@@ -39,13 +40,13 @@ pub(crate) fn environment(
 ) -> Result<Environment, Failure> {
     let held = dir.held()?;
     let mut inside = outer.clone();
-    inside.set("GIT_FENCE", held.fence.as_str());
-    inside.set("GIT_FENCE_TOKEN", held.lease.token.to_string());
-    inside.set("GIT_FENCE_OWNER", &held.lease.owner);
-    inside.set("GIT_FENCE_REMOTE", &held.remote);
-    inside.set("GIT_FENCE_LEASE", held.lease.id.as_str());
+    inside.set(env::GIT_FENCE, held.fence.as_str());
+    inside.set(env::GIT_FENCE_TOKEN, held.lease.token.to_string());
+    inside.set(env::GIT_FENCE_OWNER, &held.lease.owner);
+    inside.set(env::GIT_FENCE_REMOTE, &held.remote);
+    inside.set(env::GIT_FENCE_LEASE, held.lease.id.as_str());
     let absolute = std::path::absolute(dir.path()).unwrap_or_else(|_| dir.path().to_owned());
-    inside.set("GIT_FENCE_DIR", &absolute);
+    inside.set(env::GIT_FENCE_DIR, &absolute);
     with_helper_in_path(&mut inside)?;
 
     let git = &client.local.git;
@@ -57,8 +58,8 @@ pub(crate) fn environment(
     let mut settings = outer.settings();
     // Where somebody lists the ways that git may go, this is one more; what is behind it is judged again.
     settings.push(("protocol.fence.allow".into(), "always".into()));
-    if let Some(allowed) = outer.get("GIT_ALLOW_PROTOCOL") {
-        inside.set("GIT_ALLOW_PROTOCOL", join(&[allowed, ":fence".as_ref()]));
+    if let Some(allowed) = outer.get(env::GIT_ALLOW_PROTOCOL) {
+        inside.set(env::GIT_ALLOW_PROTOCOL, join(&[allowed, ":fence".as_ref()]));
     }
     settings.push((join(&[LEASE_OF.0.as_ref(), &ours, LEASE_OF.1.as_ref()]), absolute.into_os_string()));
     let spellings = spellings(&client.remote.url, &ours, fetches_too, uses_lfs);
@@ -231,7 +232,7 @@ fn check(ways: &[Way<'_>], git: &Git, inside: &Environment, ours: &OsStr) -> Res
 
 /// Git looks for the helper where it looks for all its commands.
 fn with_helper_in_path(inside: &mut Environment) -> Result<(), Failure> {
-    let path = inside.get("PATH").unwrap_or_default().to_owned();
+    let path = inside.get(env::PATH).unwrap_or_default().to_owned();
     if std::env::split_paths(&path).any(|dir| dir.join(PROGRAM).is_file()) {
         return Ok(());
     }
@@ -243,7 +244,7 @@ fn with_helper_in_path(inside: &mut Environment) -> Result<(), Failure> {
         )
     })?;
     let separator = if path.is_empty() { "" } else { ":" };
-    inside.set("PATH", join(&[&path, separator.as_ref(), own.as_os_str()]));
+    inside.set(env::PATH, join(&[&path, separator.as_ref(), own.as_os_str()]));
     Ok(())
 }
 

@@ -2,7 +2,10 @@
 //! what ends git without asking (SIGKILL) does not reach us. So git is watched, and its end is our SIGTERM.
 
 use crate::surroundings::Environment;
-use git_fence_system::process::{self, Pid, Process, ProcessHandle, own_pid, parent_pid};
+use git_fence_system::{
+    env,
+    process::{self, Pid, Process, ProcessHandle, own_pid, parent_pid},
+};
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
@@ -75,8 +78,8 @@ fn is_git(pid: Pid) -> bool {
 /// Whether this program was started as git does it: by its whole path, and with git's own programs first in
 /// the PATH.
 fn is_called_as_by_git(name: &OsStr, environment: &Environment) -> bool {
-    let first = environment.get("PATH").and_then(|path| std::env::split_paths(path).next());
-    let own = environment.get("GIT_EXEC_PATH").map(PathBuf::from);
+    let first = environment.get(env::PATH).and_then(|path| std::env::split_paths(path).next());
+    let own = environment.get(env::GIT_EXEC_PATH).map(PathBuf::from);
     let is_of_git = |dir: PathBuf| dir.file_name() == Some(OsStr::new("git-core")) || Some(&dir) == own.as_ref();
     name.as_bytes().contains(&b'/') && first.is_some_and(is_of_git)
 }

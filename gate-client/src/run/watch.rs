@@ -15,6 +15,7 @@ use crate::{
     },
 };
 use git_fence_core::Stamp;
+use git_fence_system::env;
 use std::{
     ffi::OsString,
     io::{self, Write as _},
@@ -83,10 +84,10 @@ impl Run<'_> {
     ) -> Result<Ended, Failure> {
         let mut environment =
             inside::environment(self.client, self.dir, &context.environment, self.bounds.plain_fetch)?;
-        let outer = context.environment.get("GIT_FENCE_RUNS").map(std::env::split_paths).into_iter().flatten();
+        let outer = context.environment.get(env::GIT_FENCE_RUNS).map(std::env::split_paths).into_iter().flatten();
         // A path with a colon in it cannot stand in a list: then the run is only not seen as an outer one.
         if let Ok(runs) = std::env::join_paths(outer.chain([self.dir.path().to_owned()])) {
-            environment.set("GIT_FENCE_RUNS", runs);
+            environment.set(env::GIT_FENCE_RUNS, runs);
         }
         let (program, args) =
             command.split_first().ok_or_else(|| Failure::usage("no command", "git fence run -- CMD"))?;

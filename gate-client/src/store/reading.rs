@@ -14,8 +14,10 @@ use crate::{
     },
     lease::held::{home, name_of_url},
     store::objects::{commit_of, has_object, read_commit},
+    surroundings::GitSettings as _,
 };
 use git_fence_core::{Beat, FenceName, Lease, LeaseSnapshot, ObjectId, Stamp, StoredLease, Version, text};
+use git_fence_system::env::{self, Variable};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, DirBuilder, File},
@@ -36,8 +38,8 @@ fn found_nothing(ran: &Ran) -> bool {
 const HERE: &str = "refs/remotes/fence";
 
 /// Variables by which git is told where a repository is: the user's is not ours.
-const OF_ANOTHER_REPOSITORY: [&str; 5] =
-    ["GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"];
+const OF_ANOTHER_REPOSITORY: [Variable; 5] =
+    [env::GIT_DIR, env::GIT_WORK_TREE, env::GIT_COMMON_DIR, env::GIT_INDEX_FILE, env::GIT_OBJECT_DIRECTORY];
 
 /// The first step back into a history of which only the tip is here; the next ones are longer.
 const FIRST_DEPTH: usize = 16;
@@ -70,7 +72,7 @@ impl<'a> Mirror<'a> {
         let new = tempfile::Builder::new().prefix("mirror-").tempdir_in(home).map_err(|e| e.to_string())?;
         let format = format!("--object-format={}", self.local.hash);
         let mut git = self.local.git.clone();
-        OF_ANOTHER_REPOSITORY.iter().for_each(|name| git.environment.remove(name));
+        OF_ANOTHER_REPOSITORY.into_iter().for_each(|variable| git.environment.remove(variable));
         git.ask(["init", "--quiet", "--bare", "--template=", &format, &new.path().to_string_lossy()])?;
         // Somebody else may have made it while this one waited for the lock; and what is not whole is of no use.
         if !self.objects().is_dir() {
@@ -159,8 +161,8 @@ impl<'a> Mirror<'a> {
     /// Git, run in this repository, with what is configured in the user's.
     fn git(&self) -> Git {
         let mut git = self.local.git.clone();
-        OF_ANOTHER_REPOSITORY.iter().for_each(|name| git.environment.remove(name));
-        git.environment.set("GIT_DIR", &self.dir);
+        OF_ANOTHER_REPOSITORY.into_iter().for_each(|variable| git.environment.remove(variable));
+        git.environment.set(env::GIT_DIR, &self.dir);
         // Credentials, ssh commands and proxies may be configured in the user's repository.
         let mut settings = git.environment.settings();
         let configured = ["config", "config.worktree"].map(|name| self.local.common_dir.join(name));

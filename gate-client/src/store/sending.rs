@@ -7,8 +7,10 @@ use crate::{
         answer::{PushAnswer, RefAnswer, refs_in},
         objects::{hash_of, read_commit},
     },
+    surroundings::GitSettings as _,
 };
 use git_fence_core::{FenceName, LeasePart, ObjectId};
+use git_fence_system::env;
 use std::{
     collections::HashMap,
     ffi::{OsStr, OsString},
@@ -145,7 +147,7 @@ impl<'a> Sending<'a> {
         let mut git = self.git.clone();
         if let Some(list) = &shallow {
             // What `git --shallow-file` sets.
-            git.environment.set("GIT_SHALLOW_FILE", list.path());
+            git.environment.set(env::GIT_SHALLOW_FILE, list.path());
         }
         let mut push = plain_push(&git, &self.options);
         push.arg("--atomic");

@@ -124,7 +124,7 @@ impl Beat {
     pub fn message(&self, fence: &FenceName, proof: Option<&Secret>) -> String {
         let Beat { lease, deadline, progress, gate, holder, nonce } = self;
         let format = u32::from(if holder.is_some() { Format::OneUse } else { Format::OneSecret });
-        let holder = holder.as_ref().map_or(String::new(), |holder| format!("Fence-Holder: {}\n", holder));
+        let holder = holder.as_ref().map_or(String::new(), |holder| format!("Fence-Holder: {holder}\n"));
         let progress = progress.as_ref().map_or(String::new(), |text| format!("Fence-Progress: {text}\n"));
         let gate = if *gate { "Fence-Judge: gate\n" } else { "" };
         format!(

@@ -170,7 +170,7 @@ impl Keeper {
                     reap_adopted(self.pid);
                 }
                 Some(KeeperEvent::Signal(signal) | KeeperEvent::Order(KeeperOrder::Signal(signal))) => {
-                    self.forward(signal)
+                    self.forward(signal);
                 }
                 Some(KeeperEvent::Order(KeeperOrder::EndBy(by))) => self.end_by(by),
                 Some(KeeperEvent::RunIsGone) => self.end_by(since_boot() + self.grace),

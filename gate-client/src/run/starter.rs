@@ -61,7 +61,7 @@ impl Starter {
 }
 
 fn wait_for_end_of_parent(pid: Pid, handle: Option<&ProcessHandle>) {
-    if !handle.is_some_and(|handle| handle.wait().is_ok()) {
+    if handle.is_none_or(|handle| handle.wait().is_err()) {
         while parent_pid() == Some(pid) {
             thread::sleep(LOOK);
         }

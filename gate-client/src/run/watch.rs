@@ -104,7 +104,7 @@ impl Run<'_> {
             Failure::broken(format!("the keeper of {} cannot be started: {e}", shown(program)), "is there memory left?")
         })?;
         let heartbeat = Heartbeat::start(self.client, self.dir, self.ttl, move |heard| {
-            drop(beats.send(RunEvent::Heartbeat(heard)))
+            drop(beats.send(RunEvent::Heartbeat(heard)));
         });
         let ended = self.watch(&supervised, program, events);
         if matches!(ended, Ended::ByItself(_)) {

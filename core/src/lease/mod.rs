@@ -11,7 +11,11 @@
 //! the client, as state machines.
 
 pub(crate) mod found;
+#[cfg(test)]
+mod journeys;
 pub(crate) mod judge;
+#[cfg(test)]
+mod memory;
 pub(crate) mod part;
 pub(crate) mod pushing;
 pub(crate) mod record;

@@ -1,0 +1,357 @@
+//! Whole journeys of leases, on a store in memory: the client's two machines against the rules of the gate.
+//!
+//! Each runs with a gate and without, unless it says otherwise: what protects a lease is the same.
+
+use super::memory::{Fate, MemoryStore};
+use crate::{
+    Beat, Format, HolderMove, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Mark, Note, Purpose,
+    Pushing, PushingAnswer, PushingEnd, PushingNext, Reason, Record, Secret, Sight, StoredLease, Swap, SwapRefused,
+    Swapped, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Token, Ttl, Version, Whereabouts, next_token,
+    nonce_of,
+};
+use std::{cell::Cell, time::Duration};
+
+const TTL: u64 = 90;
+const SKEW: Duration = Duration::from_secs(10);
+
+thread_local! {
+    static NONCE: Cell<u128> = const { Cell::new(0) };
+}
+
+fn nonce() -> String {
+    NONCE.with(|nonce| {
+        nonce.set(nonce.get() + 1);
+        nonce_of(nonce.get().to_be_bytes())
+    })
+}
+
+/// A run that wants the lease: the thin loop around the machines, as the client has it.
+struct Run<'a> {
+    store: &'a MemoryStore,
+    name: u8,
+    held: Option<Holding>,
+    made: Option<(Holding, Vec<Swap>)>,
+    seen: LeaseSnapshot,
+    refused: SwapRefused,
+    /// Where the last push was to bring the lease.
+    sent: Option<Version>,
+}
+
+#[derive(Debug, Clone)]
+struct Holding {
+    lease: Lease,
+    at: Version,
+    parent: Option<Version>,
+    pending: Option<(Lease, Version)>,
+    settled_at: Option<(Lease, Version)>,
+}
+
+impl<'a> Run<'a> {
+    fn new(store: &'a MemoryStore, name: u8) -> Run<'a> {
+        let (seen, refused) = (LeaseSnapshot::default(), SwapRefused::default());
+        Run { store, name, held: None, made: None, seen, refused, sent: None }
+    }
+
+    fn key(&self) -> Secret {
+        Secret::of([self.name; 32])
+    }
+
+    fn take(&mut self, purpose: Purpose) -> TakingEnd {
+        let (mut taking, mut next) = Taking::start(purpose);
+        loop {
+            let answer = match next {
+                TakingNext::Read => self.see(None),
+                TakingNext::RestThenRead => {
+                    let before = std::mem::take(&mut self.seen);
+                    self.see(Some(&before))
+                }
+                TakingNext::AskGate => TakingAnswer::from(&self.store.ask_gate("run").unwrap()),
+                TakingNext::Propose => self.propose(Mark::default(), purpose),
+                TakingNext::ProposeAboveMark => {
+                    self.propose(self.refused.gate.as_ref().and_then(|gate| gate.mark).unwrap(), purpose)
+                }
+                TakingNext::SwapAgain => self.swap(),
+                TakingNext::Check => {
+                    let now = self.store.read().unwrap().lease.map(|lease| lease.at);
+                    TakingAnswer::IsThere(now == self.made.as_ref().map(|(made, _)| made.at.clone()))
+                }
+                TakingNext::End(end) => {
+                    self.held = self.made.take().map(|(made, _)| made).filter(|_| end == TakingEnd::Ours);
+                    return end;
+                }
+            };
+            (taking, next) = taking.step(answer);
+        }
+    }
+
+    fn see(&mut self, before: Option<&LeaseSnapshot>) -> TakingAnswer {
+        self.seen = self.store.read().unwrap();
+        TakingAnswer::Seen(Sight::of(&self.seen, before, &self.store.now(), SKEW, Duration::ZERO))
+    }
+
+    fn propose(&mut self, mark: Mark, purpose: Purpose) -> TakingAnswer {
+        let before = self.seen.lease.clone();
+        let revokes = purpose == Purpose::Revoke;
+        let reason = match &before {
+            None => Reason::First,
+            Some(StoredLease { lease, .. }) if lease.state == LeaseState::Released => Reason::Released,
+            Some(_) if revokes => Reason::Revoked,
+            Some(_) => Reason::Expired,
+        };
+        let last = before.as_ref().map(|before| before.lease.token).filter(|_| mark == Mark::default());
+        let (nonce, beat_nonce) = (nonce(), nonce());
+        let lease = Lease {
+            format: Format::OneUse,
+            id: LeaseId::of([self.name; 16]),
+            token: next_token(last, mark).unwrap(),
+            owner: format!("run {}", self.name),
+            state: if revokes { LeaseState::Released } else { LeaseState::Held },
+            ttl: Ttl::of_seconds(TTL).unwrap(),
+            reason,
+            words: None,
+            holder: self.key().of_record(LeasePart::Lease, &nonce).holder(),
+            nonce,
+        };
+        let beat = Beat {
+            lease: lease.id.clone(),
+            deadline: Beat::deadline_at(self.store.now().unix_ms + TTL * 1000),
+            progress: None,
+            gate: false,
+            holder: Some(self.key().of_record(LeasePart::Beat, &beat_nonce).holder()),
+            nonce: beat_nonce,
+        };
+        let parent = before.map(|before| before.at);
+        let at = self.store.prepare(&Record::Lease { lease: &lease, parent: parent.as_ref(), proof: None }).unwrap();
+        let pulse = self.store.prepare(&Record::Beat { beat: &beat, owner: &lease.owner, proof: None }).unwrap();
+        let swaps = vec![
+            Swap { part: LeasePart::Lease, from: parent.clone(), to: at.clone() },
+            Swap { part: LeasePart::Beat, from: self.seen.beat_at.clone(), to: pulse },
+        ];
+        self.made = Some((Holding { lease, at, parent, pending: None, settled_at: None }, swaps));
+        self.swap()
+    }
+
+    fn swap(&mut self) -> TakingAnswer {
+        match self.store.swap(&self.made.as_ref().unwrap().1).unwrap() {
+            Swapped::Won { .. } => TakingAnswer::Won,
+            Swapped::Refused(refused) => {
+                self.refused = refused;
+                TakingAnswer::Refused(TakingRefusal::of(&self.refused))
+            }
+            Swapped::Unknown { .. } => TakingAnswer::Unknown { most: 3 },
+            Swapped::NotSent(_) => TakingAnswer::NotSent { most: 3 },
+        }
+    }
+
+    fn push(&mut self, wanted: HolderMove) -> PushingEnd {
+        let does = |(lease, _): &(Lease, Version)| match lease.state {
+            LeaseState::Held => HolderMove::Advance,
+            LeaseState::Released => HolderMove::Release,
+        };
+        let lost = self.held.as_ref().unwrap().pending.as_ref().map(does);
+        let (mut pushing, mut note, mut next) = Pushing::start(wanted, lost);
+        loop {
+            self.write_down(note);
+            let answer = match next {
+                PushingNext::Send => self.send(wanted, false),
+                PushingNext::Settle => self.send(HolderMove::Advance, true),
+                PushingNext::Read => {
+                    self.seen = self.store.read().unwrap();
+                    let held = self.held.as_ref().unwrap();
+                    let after = held.pending.as_ref().map(|(_, at)| at);
+                    PushingAnswer::At(Whereabouts::of(self.seen.lease.as_ref(), &held.lease.id, &held.at, after))
+                }
+                PushingNext::ReadHistory => {
+                    let (lease, at) = self.held.as_ref().unwrap().pending.clone().unwrap();
+                    let history = self.store.history(self.seen.lease.as_ref(), lease.token).unwrap();
+                    PushingAnswer::InHistory(history.iter().any(|then| then.at == at))
+                }
+                // The store moves all or nothing.
+                PushingNext::ReadRefs => PushingAnswer::AllThere(true),
+                PushingNext::End(end) => return end,
+            };
+            (pushing, note, next) = pushing.step(answer);
+        }
+    }
+
+    fn send(&mut self, wanted: HolderMove, settles: bool) -> PushingAnswer {
+        let key = self.key();
+        let held = self.held.as_mut().unwrap();
+        let nonce = nonce();
+        let holder = key.of_record(LeasePart::Lease, &nonce).holder();
+        let proof = key.of_record(LeasePart::Lease, &held.lease.nonce);
+        let mut lease = Lease { nonce, holder, ..held.lease.clone() };
+        match wanted {
+            HolderMove::Advance => lease.token = next_token(Some(lease.token), Mark::default()).unwrap(),
+            HolderMove::Release => lease.state = LeaseState::Released,
+        }
+        let record = Record::Lease { lease: &lease, parent: held.parent.as_ref(), proof: Some(&proof) };
+        let at = self.store.prepare(&record).unwrap();
+        let swap = Swap { part: LeasePart::Lease, from: Some(held.at.clone()), to: at.clone() };
+        if !settles {
+            self.sent = Some(at.clone());
+        }
+        *(if settles { &mut held.settled_at } else { &mut held.pending }) = Some((lease, at));
+        match self.store.swap(&[swap]).unwrap() {
+            Swapped::Won { .. } => PushingAnswer::Landed,
+            Swapped::Refused(refused) => PushingAnswer::Refused { may_be_lost: refused.may_be_lost() },
+            Swapped::Unknown { .. } => PushingAnswer::Unknown,
+            Swapped::NotSent(_) => PushingAnswer::NotSent,
+        }
+    }
+
+    fn write_down(&mut self, note: Note) {
+        let Some(held) = &mut self.held else { return };
+        let moved_to = match note {
+            Note::Nothing => return,
+            Note::Unmoved => None,
+            Note::MovedByPush => held.pending.clone(),
+            Note::MovedBySettling => held.settled_at.clone(),
+            Note::MovedToSeen => self.seen.lease.clone().map(|now| (now.lease, now.at)),
+        };
+        if let Some((lease, at)) = moved_to {
+            (held.lease, held.at) = (lease, at);
+        }
+        (held.pending, held.settled_at) = (None, None);
+    }
+
+    fn token(&self) -> u64 {
+        self.held.as_ref().unwrap().lease.token.get()
+    }
+}
+
+fn with_and_without_gate(journey: impl Fn(&MemoryStore)) {
+    for has_gate in [false, true] {
+        journey(&MemoryStore::new(has_gate));
+    }
+}
+
+#[test]
+fn of_two_runs_one_holds_the_lease_and_the_other_gets_it_after_the_release_with_a_higher_token() {
+    with_and_without_gate(|store| {
+        let (mut one, mut two) = (Run::new(store, 1), Run::new(store, 2));
+        assert_eq!(one.take(Purpose::Hold), TakingEnd::Ours);
+        assert!(matches!(two.take(Purpose::Hold), TakingEnd::Theirs | TakingEnd::TheirsByGate));
+        assert_eq!(one.push(HolderMove::Advance), PushingEnd::Landed);
+        assert_eq!((one.token(), one.push(HolderMove::Release)), (2, PushingEnd::Landed));
+        assert_eq!((two.take(Purpose::Hold), two.token()), (TakingEnd::Ours, 3));
+    });
+}
+
+#[test]
+fn paused_holder_loses_its_push_once_the_lease_was_taken_over() {
+    with_and_without_gate(|store| {
+        let (mut zombie, mut next) = (Run::new(store, 1), Run::new(store, 2));
+        assert_eq!(zombie.take(Purpose::Hold), TakingEnd::Ours);
+        store.wait(TTL + 11);
+        assert_eq!(next.take(Purpose::Hold), TakingEnd::Ours);
+        assert_eq!(zombie.push(HolderMove::Advance), PushingEnd::Lost { gate_is_unaware: true });
+        assert_eq!(next.push(HolderMove::Advance), PushingEnd::Landed);
+    });
+}
+
+#[test]
+fn late_holder_goes_on_as_long_as_nobody_took_the_lease() {
+    with_and_without_gate(|store| {
+        let mut run = Run::new(store, 1);
+        assert_eq!(run.take(Purpose::Hold), TakingEnd::Ours);
+        store.wait(10 * TTL);
+        assert_eq!(run.push(HolderMove::Advance), PushingEnd::Landed);
+    });
+}
+
+#[test]
+fn revoking_takes_a_live_lease_away_where_no_gate_forbids_it() {
+    let store = MemoryStore::new(false);
+    let (mut holder, mut operator) = (Run::new(&store, 1), Run::new(&store, 2));
+    assert_eq!(operator.take(Purpose::Revoke), TakingEnd::NothingHeld);
+    assert_eq!(holder.take(Purpose::Hold), TakingEnd::Ours);
+    assert_eq!(operator.take(Purpose::Revoke), TakingEnd::Ours);
+    assert!(matches!(holder.push(HolderMove::Advance), PushingEnd::Lost { .. }));
+    let store = MemoryStore::new(true);
+    let (mut holder, mut stranger) = (Run::new(&store, 1), Run::new(&store, 2));
+    assert_eq!(holder.take(Purpose::Hold), TakingEnd::Ours);
+    assert_eq!(stranger.take(Purpose::Revoke), TakingEnd::MayNotRevoke);
+    assert_eq!(holder.push(HolderMove::Advance), PushingEnd::Landed);
+}
+
+const FATES: [Fate; 4] = [Fate::Answered, Fate::AnswerLost, Fate::RequestLost, Fate::Late];
+
+/// Every combination of what can happen to four swaps in a row.
+fn all_fates() -> impl Iterator<Item = [Fate; 4]> {
+    (0..FATES.len().pow(4))
+        .map(|n| std::array::from_fn(|at| FATES[n / FATES.len().pow(u32::try_from(at).unwrap()) % 4]))
+}
+
+/// Whoever takes the lease and hears nothing finds out, whatever is lost, or says that it does not know.
+#[test]
+fn run_that_says_it_holds_the_lease_does() {
+    with_and_without_gate(|template| {
+        for fates in all_fates() {
+            let store = MemoryStore::new(template.ask_gate("").unwrap() != crate::GateSays::NoGate);
+            store.expect(fates);
+            let mut run = Run::new(&store, 1);
+            let end = run.take(Purpose::Hold);
+            store.expect([]);
+            store.deliver_late();
+            let now = store.read().unwrap().lease.map(|now| now.lease.id);
+            match end {
+                TakingEnd::Ours => assert_eq!(now, Some(LeaseId::of([1; 16])), "{fates:?}"),
+                TakingEnd::MayBeOurs => assert!(!fates.contains(&Fate::Answered), "{fates:?}"),
+                other => panic!("{other:?} with {fates:?}"),
+            }
+        }
+    });
+}
+
+/// What is said of a push whose answer was lost is so, and stays so when what was late arrives: with a holder that goes
+/// on, and with one that is taken over at once.
+#[test]
+fn what_is_said_of_a_lost_push_is_so() {
+    for (has_gate, wanted, is_taken_over, fates) in [false, true].into_iter().flat_map(|has_gate| {
+        [HolderMove::Advance, HolderMove::Release].into_iter().flat_map(move |wanted| {
+            [false, true]
+                .into_iter()
+                .flat_map(move |taken| all_fates().map(move |fates| (has_gate, wanted, taken, fates)))
+        })
+    }) {
+        let store = MemoryStore::new(has_gate);
+        let mut run = Run::new(&store, 1);
+        assert_eq!(run.take(Purpose::Hold), TakingEnd::Ours);
+        store.expect(fates);
+        let mut end = run.push(wanted);
+        let tried = |end| matches!(end, PushingEnd::Unknown | PushingEnd::EarlierUnknown);
+        if tried(end) && is_taken_over {
+            store.expect([]);
+            store.wait(TTL + 11);
+            assert!(matches!(Run::new(&store, 2).take(Purpose::Hold), TakingEnd::Ours));
+        }
+        for _ in 0..4 {
+            if !tried(end) {
+                break;
+            }
+            end = run.push(wanted);
+        }
+        let at_the_end = store.read().unwrap();
+        store.expect([]);
+        store.deliver_late();
+        let at = run.sent.as_ref().unwrap();
+        match end {
+            PushingEnd::DidNotLand | PushingEnd::Lost { .. } => {
+                assert!(!store.has_been_at(at), "{end:?} {fates:?}");
+            }
+            PushingEnd::Landed | PushingEnd::LandedThenLost | PushingEnd::ReleasedBefore => {
+                assert!(store.has_been_at(at), "{end:?} {fates:?}");
+            }
+            _ => {}
+        }
+        if !tried(end) {
+            assert_eq!(store.read().unwrap(), at_the_end, "nothing late lands: {end:?} {fates:?}");
+        }
+        let tokens = store.tokens();
+        let grows = |pair: &[(Token, LeaseState)]| {
+            pair[0].0 < pair[1].0 || (pair[0].0 == pair[1].0 && pair[1].1 == LeaseState::Released)
+        };
+        assert!(tokens.windows(2).all(grows), "{tokens:?} {fates:?}");
+    }
+}

@@ -1,7 +1,15 @@
 //! What a command failed of, in words and as an exit code.
 
-use git_fence_core::{FenceName, HeldBy, Token, text};
+use git_fence_core::{Code, FenceName, HeldBy, Token, text};
 use serde::Serialize;
+use std::{
+    error::Error,
+    io, iter,
+    path::{Path, PathBuf},
+};
+
+/// What led to a failure.
+pub(crate) type Cause = Box<dyn Error + Send + Sync>;
 
 /// The lease is held elsewhere.
 pub(crate) const HELD: u8 = 11;
@@ -33,9 +41,12 @@ pub(crate) enum Failure {
     /// It was ours. `by` is who has it instead, as far as that is known.
     #[error("the lease of fence '{fence}' is not ours any more: {now}")]
     Lost { fence: FenceName, now: String, by: Option<Box<HeldBy>> },
-    /// The remote said no, for a reason that is not the lease.
+    /// The remote said no, for a reason that is not the lease. With the gate's code, where it was the gate.
     #[error("the push was refused: {why}")]
-    Refused { why: String },
+    Refused { why: String, code: Option<Code> },
+    /// It takes no push options.
+    #[error("the remote {} takes no push options", text::in_quotes(remote))]
+    NoOptions { remote: String },
     /// Whether a push landed could not be found out.
     #[error("whether the push landed is not known: {why}")]
     Unknown { why: String },
@@ -48,9 +59,15 @@ pub(crate) enum Failure {
     /// The lease went on with it and these refs did not.
     #[error("the push landed in part: the lease has moved on, and {} not where it was to go ({why})", are(refs))]
     InPart { refs: Vec<String>, why: String },
+    /// A file of ours cannot be read or written.
+    #[error("cannot use '{}'", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// There is no git, or none that can be run.
+    #[error("cannot run git")]
+    CannotRunGit(#[source] io::Error),
     /// What is on this machine or in the remote cannot be used.
     #[error("{what}")]
-    Broken { what: String, hint: String },
+    Broken { what: String, hint: String, source: Option<Cause> },
 }
 
 #[derive(Serialize)]
@@ -72,7 +89,25 @@ impl Failure {
     }
 
     pub(crate) fn broken(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure::Broken { what: what.into(), hint: hint.into() }
+        Failure::Broken { what: what.into(), hint: hint.into(), source: None }
+    }
+
+    /// The same, with its cause.
+    pub(crate) fn because(self, cause: impl Into<Cause>) -> Failure {
+        match self {
+            Failure::Broken { what, hint, .. } => Failure::Broken { what, hint, source: Some(cause.into()) },
+            other => other,
+        }
+    }
+
+    /// A refusal that no gate has given a code.
+    pub(crate) fn refused(why: impl Into<String>) -> Failure {
+        Failure::Refused { why: why.into(), code: None }
+    }
+
+    /// The sentence with all its causes, in one line.
+    pub(crate) fn in_one_line(&self) -> String {
+        causes(self).fold(self.to_string(), |line, cause| format!("{line}: {cause}"))
     }
 
     /// Ours no more, for a reason of its own.
@@ -109,7 +144,9 @@ impl Failure {
             Failure::NotSent { .. } => "not-sent",
             Failure::DidNotLand { .. } => "not-landed",
             Failure::InPart { .. } => "landed-in-part",
-            Failure::Broken { .. } => "broken",
+            Failure::File { .. } | Failure::CannotRunGit(_) | Failure::NoOptions { .. } | Failure::Broken { .. } => {
+                "broken"
+            }
         }
     }
 
@@ -123,6 +160,9 @@ impl Failure {
             | Failure::NotSent { .. }
             | Failure::DidNotLand { .. }
             | Failure::InPart { .. }
+            | Failure::File { .. }
+            | Failure::CannotRunGit(_)
+            | Failure::NoOptions { .. }
             | Failure::Broken { .. } => 1,
         }
     }
@@ -152,9 +192,16 @@ impl Failure {
             Failure::Lost { .. } => {
                 "stop: another run may have gone on from here. Do not pick another number. To start over,  git fence acquire".to_owned()
             }
-            Failure::Refused { why } if why.contains("FENCE-STALE") => {
+            Failure::Refused { code: Some(Code::Stale), .. } => {
                 "stop: a newer run has written here. Do not pick another number".to_owned()
             }
+            Failure::NoOptions { .. } => {
+                "leave out -o; where there is a gate, the server's operator sets  receive.advertisePushOptions = true,  as  git-fence-hook install  does".to_owned()
+            }
+            Failure::File { .. } => {
+                "the lease's local state is kept in the repository's git directory: it must be writable and there must be room".to_owned()
+            }
+            Failure::CannotRunGit(_) => "git must be in the PATH".to_owned(),
             Failure::Refused { .. } => "nothing was moved. Fix what it names, and try again".to_owned(),
             Failure::Unknown { .. } => {
                 "the next command on this lease finds out before it does anything else, as  git fence advance;  without a lease, look with  git ls-remote".to_owned()
@@ -169,7 +216,8 @@ impl Failure {
 
     /// For people, on standard error.
     pub(crate) fn prose(&self) -> String {
-        format!("error: {self}\nhint: {}\n", self.hint())
+        let because: String = causes(self).map(|cause| format!("  because: {cause}\n")).collect();
+        format!("error: {self}\n{because}hint: {}\n", self.hint())
     }
 
     /// For programs.
@@ -180,7 +228,7 @@ impl Failure {
         };
         let owner = holder.map(|by| by.owner.as_str()).filter(|_| matches!(self, Failure::Held { .. }));
         let (outcome, retryable) = (self.outcome(), self.is_retryable());
-        let all = FailureJson { outcome, owner, holder, retryable, reason: self.to_string() };
+        let all = FailureJson { outcome, owner, holder, retryable, reason: self.in_one_line() };
         serde_json::to_string(&all).unwrap_or_default()
     }
 }
@@ -199,9 +247,11 @@ fn are(refs: &[String]) -> String {
 }
 
 /// A file of ours that cannot be read or written.
-pub(crate) fn of_file(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::broken(
-        format!("'{}': {error}", path.display()),
-        "the lease's local state is kept in the repository's git directory: it must be writable and there must be room",
-    )
+pub(crate) fn of_file(path: &Path, source: io::Error) -> Failure {
+    Failure::File { path: path.to_owned(), source }
+}
+
+/// What led to `error`, one after the other.
+fn causes(error: &dyn Error) -> impl Iterator<Item = &dyn Error> {
+    iter::successors(error.source(), |&cause| cause.source())
 }

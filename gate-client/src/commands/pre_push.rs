@@ -25,7 +25,7 @@ pub(crate) fn ask(client: &Client, refspecs: &[OsString], arguments: &[OsString]
     push.args(["--verify", "--dry-run"]).args(arguments).args(&client.remote.route.receive_pack).arg("--");
     push.arg(client.name_for_git()).args(refspecs);
     let ran = run(&mut push, &How { aloud: true, ..client.how() });
-    let ran = ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
+    let ran = ran.map_err(Failure::CannotRunGit)?;
     match PushAnswer::of(&ran) {
         PushAnswer::Landed { .. } => Ok(()),
         PushAnswer::Refused { refs, verdict } => Err(client.refused(&remote::refused(refs, verdict))),

@@ -6,7 +6,7 @@ use crate::{
         pre_push,
         single::Output,
     },
-    failure::Failure,
+    failure::{Cause, Failure},
     git::{Git, How, run},
     lease::{client::Client, held::LeaseDir, holding::Moved, taking::Taken},
     store::{
@@ -191,7 +191,7 @@ fn push_with(
 fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Value) -> Result<Output, Failure> {
     let is_dry = push.get_args().any(|argument| argument == "--dry-run");
     let ran = run(push, &How { aloud: true, ..How::default() });
-    let ran = ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
+    let ran = ran.map_err(Failure::CannotRunGit)?;
     match PushAnswer::of(&ran) {
         // The remote was not asked: no token was looked at, let alone spent.
         PushAnswer::Landed { refs, .. } if refs.iter().all(|answer| answer.up_to_date) => {
@@ -208,7 +208,7 @@ fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Va
         // Nothing is sent in a dry run, and git has been let down by nobody but the hook.
         PushAnswer::Lost { .. } if is_dry => Err(pre_push::refused()),
         PushAnswer::Lost { why } => Err(Failure::Unknown { why }),
-        PushAnswer::NoAtomic => Err(Failure::Refused { why: ran.complaint() }),
+        PushAnswer::NoAtomic => Err(Failure::refused(ran.complaint())),
     }
 }
 
@@ -230,30 +230,32 @@ fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token
     if !branch.starts_with("refs/heads/") {
         return Err(one());
     }
-    let failed = |why: String| Failure::broken(format!("'{from}' cannot be stamped: {why}"), "nothing was pushed");
-    let old = git.ask(["rev-parse", "--verify", &branch]).map_err(failed)?;
+    let failed =
+        |cause: Cause| Failure::broken(format!("'{from}' cannot be stamped"), "nothing was pushed").because(cause);
+    let old = git.ask(["rev-parse", "--verify", &branch]).map_err(|e| failed(e.into()))?;
     let trailer = format!("{TRAILER}: {}:{token}", client.fence);
     let mut amend =
         git.command(["-c", "trailer.ifexists=replace", "interpret-trailers", "--if-exists=replace", "--trailer"]);
     amend.arg(&trailer);
-    let message = git.ask(["log", "-1", "--format=%B", &old]).map_err(failed)?;
-    let file = tempfile::NamedTempFile::new().map_err(|e| failed(e.to_string()))?;
-    std::fs::write(file.path(), message + "\n").map_err(|e| failed(e.to_string()))?;
+    let message = git.ask(["log", "-1", "--format=%B", &old]).map_err(|e| failed(e.into()))?;
+    let file = tempfile::NamedTempFile::new().map_err(|e| failed(e.into()))?;
+    std::fs::write(file.path(), message + "\n").map_err(|e| failed(e.into()))?;
     amend.arg(file.path());
-    let message = run(&mut amend, &How::default()).map_err(|e| failed(e.to_string()))?;
-    std::fs::write(file.path(), message.stdout).map_err(|e| failed(e.to_string()))?;
-    let new = stamped_copy(context, &old, file.path()).map_err(failed)?;
-    git.ask(["update-ref", "-m", "git fence: stamped with a token", &branch, &new, &old]).map_err(failed)?;
+    let message = run(&mut amend, &How::default()).map_err(|e| failed(e.into()))?;
+    std::fs::write(file.path(), message.stdout).map_err(|e| failed(e.into()))?;
+    let new = stamped_copy(context, &old, file.path()).map_err(|e| failed(e.into()))?;
+    git.ask(["update-ref", "-m", "git fence: stamped with a token", &branch, &new, &old])
+        .map_err(|e| failed(e.into()))?;
     let to = if to.starts_with("refs/") { to.to_owned() } else { format!("refs/heads/{to}") };
     Ok(vec![format!("{force}{new}:{to}").into()])
 }
 
 /// The same tree, parents and author with another message.
-fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Result<String, String> {
+fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Result<String, Cause> {
     let git = &context.local.git;
     let told = git.ask(["log", "-1", "--format=%T%n%P%n%an%n%ae%n%ad", "--date=raw", old])?;
     let lines: Vec<&str> = told.lines().collect();
-    let [tree, parents, name, email, date] = lines[..] else { return Err("git log said something else".to_owned()) };
+    let [tree, parents, name, email, date] = lines[..] else { return Err("git log said something else".into()) };
     let mut copy = git.clone();
     copy.environment.set(env::GIT_AUTHOR_NAME, name);
     copy.environment.set(env::GIT_AUTHOR_EMAIL, email);
@@ -263,7 +265,7 @@ fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Resu
         args.extend(["-p".into(), parent.into()]);
     }
     args.extend(["-F".into(), message.as_os_str().to_owned()]);
-    copy.ask(args)
+    Ok(copy.ask(args)?)
 }
 
 impl PushArgs {

@@ -44,6 +44,15 @@ pub(crate) struct Ran {
     pub(crate) stderr: Vec<u8>,
 }
 
+/// Why git has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GitError {
+    #[error("cannot run git")]
+    CannotRun(#[source] io::Error),
+    #[error("{complaint}")]
+    Failed { complaint: String },
+}
+
 /// How a git is run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct How {
@@ -73,12 +82,12 @@ impl Git {
     }
 
     /// Runs git and gives the lines of its standard output, where it succeeds.
-    pub(crate) fn ask<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String, String> {
-        let ran = run(&mut self.command(args), &How::default()).map_err(|e| e.to_string())?;
+    pub(crate) fn ask<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String, GitError> {
+        let ran = run(&mut self.command(args), &How::default()).map_err(GitError::CannotRun)?;
         if ran.status.success() {
             Ok(String::from_utf8_lossy(&ran.stdout).trim_end_matches('\n').to_owned())
         } else {
-            Err(ran.complaint())
+            Err(GitError::Failed { complaint: ran.complaint() })
         }
     }
 

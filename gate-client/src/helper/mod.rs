@@ -246,9 +246,7 @@ impl Helper {
         });
         match pushed {
             // The options are the user's, not the gate's: git's own words are the right ones.
-            Err(Failure::Broken { what, .. }) if !held.gate && what.contains("takes no push options") => {
-                Err(Failure::Refused { why: "the receiving end does not support push options".to_owned() })
-            }
+            Err(Failure::NoOptions { .. }) => Err(Failure::refused("the receiving end does not support push options")),
             other => other,
         }
     }
@@ -375,8 +373,7 @@ fn gone(dir: &LeaseDir) -> Failure {
 
 /// Runs a git whose words are for the user.
 fn aloud(command: &mut Command) -> Result<Ran, Failure> {
-    run(command, &How { aloud: true, ..How::default() })
-        .map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))
+    run(command, &How { aloud: true, ..How::default() }).map_err(Failure::CannotRunGit)
 }
 
 fn say(words: &str) {

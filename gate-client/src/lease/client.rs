@@ -58,7 +58,7 @@ impl Client {
     /// Whether git means this repository by the remote's name. What another clone calls by it is another one.
     pub(crate) fn is_named(&self) -> bool {
         let named = self.local.git.ask(["remote", "get-url", "--push", "--all", &self.remote.name]);
-        named.as_ref() == Ok(&self.remote.url)
+        named.is_ok_and(|url| url == self.remote.url)
     }
 
     /// What git calls it: by its name, where it has one.
@@ -105,12 +105,12 @@ impl Client {
     pub(crate) fn refused(&self, refused: &SwapRefused) -> Failure {
         let code = refused.gate.as_ref().and_then(|gate| gate.code);
         let why = in_a_sentence(refused.gate.as_ref(), &refused.why);
-        if code == Some(Code::Busy) { self.busy(why) } else { Failure::Refused { why } }
+        if code == Some(Code::Busy) { self.busy(why) } else { Failure::Refused { why, code } }
     }
 
     /// A lease that could not be moved although nobody else has moved it.
     pub(crate) fn refused_without_cause(&self, refused: &SwapRefused) -> Failure {
-        Failure::Refused { why: in_a_sentence(refused.gate.as_ref(), &refused.why) }
+        Failure::refused(in_a_sentence(refused.gate.as_ref(), &refused.why))
     }
 
     pub(crate) fn refused_by(&self, verdict: &GateAnswer) -> Failure {
@@ -122,7 +122,7 @@ impl Client {
                 format!("the gate of {} says {said}", text::in_quotes(&self.remote.name)),
                 "nothing was changed. Fences and the longest TTL are settings of the server",
             ),
-            _ => Failure::Refused { why: format!("the gate says {said}") },
+            code => Failure::Refused { why: format!("the gate says {said}"), code },
         }
     }
 
@@ -138,10 +138,7 @@ impl Client {
     }
 
     pub(crate) fn no_options(&self) -> Failure {
-        Failure::broken(
-            format!("the remote {} takes no push options", text::in_quotes(&self.remote.name)),
-            "leave out -o; where there is a gate, the server's operator sets  receive.advertisePushOptions = true,  as  git-fence-hook install  does",
-        )
+        Failure::NoOptions { remote: self.remote.name.clone() }
     }
 
     pub(crate) fn no_atomic(&self) -> Failure {

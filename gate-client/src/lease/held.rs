@@ -154,7 +154,7 @@ impl LeaseDir {
         sweep(&all, now);
         let dir = all.join(id.as_str());
         let objects = dir.join("objects");
-        DirBuilder::new().recursive(true).mode(0o700).create(&objects).map_err(|e| of_file(&objects, &e))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&objects).map_err(|e| of_file(&objects, e))?;
         Ok(LeaseDir(dir))
     }
 
@@ -222,12 +222,12 @@ impl LeaseDir {
     fn lock(&self, name: &str, how: &How) -> Result<Locked, Failure> {
         let path = self.0.join(name);
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, &e) })?;
+        let file = file.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, e) })?;
         wait_for_lock(&file, how).map_err(|e| match e.kind() {
             io::ErrorKind::TimedOut => {
                 Failure::Unknown { why: "another push of this lease is still under way".to_owned() }
             }
-            _ => of_file(&path, &e),
+            _ => of_file(&path, e),
         })?;
         Ok(Locked(file))
     }
@@ -235,14 +235,14 @@ impl LeaseDir {
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
         let path = self.0.join(name);
         let bytes = fs::read(&path);
-        let bytes = bytes.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, &e) })?;
-        serde_json::from_slice(&bytes).map_err(|e| of_file(&path, &e.into()))
+        let bytes = bytes.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, e) })?;
+        serde_json::from_slice(&bytes).map_err(|e| of_file(&path, e.into()))
     }
 
     /// Whole or not at all: a lease that forgets where it is must ask the remote again.
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         let path = self.0.join(name);
-        write_whole(&path, &serde_json::to_vec(value).unwrap_or_default()).map_err(|e| of_file(&path, &e))
+        write_whole(&path, &serde_json::to_vec(value).unwrap_or_default()).map_err(|e| of_file(&path, e))
     }
 }
 
@@ -302,9 +302,9 @@ impl CurrentLease {
             before.remove();
         }
         let parent = self.0.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|e| of_file(parent, &e))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|e| of_file(parent, e))?;
         let path = dir.0.to_string_lossy();
-        write_whole(&self.0, path.as_bytes()).map_err(|e| of_file(&self.0, &e))
+        write_whole(&self.0, path.as_bytes()).map_err(|e| of_file(&self.0, e))
     }
 
     /// Forgets that it is `dir`, if it is.

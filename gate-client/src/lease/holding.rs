@@ -251,7 +251,7 @@ impl<'a> HeldPush<'a> {
                 PushingAnswer::Unknown
             }
             Swapped::NotSent(failure) => {
-                self.why = failure.to_string();
+                self.why = failure.in_one_line();
                 self.failure = Some(failure);
                 PushingAnswer::NotSent
             }

@@ -221,7 +221,7 @@ impl<'a> Taker<'a> {
                 TakingAnswer::Unknown { most }
             }
             Swapped::NotSent(failure) => {
-                self.why = failure.to_string();
+                self.why = failure.in_one_line();
                 self.not_sent = Some(failure);
                 TakingAnswer::NotSent { most }
             }
@@ -241,7 +241,7 @@ impl<'a> Taker<'a> {
     /// Whether what was swapped in is what stands there.
     fn check(&mut self) -> Result<TakingAnswer, Failure> {
         let held = self.attempt.dir.held()?;
-        let now = self.attempt.store.read().map_err(|e| may_be_ours(self.request.ttl, &e.to_string()))?;
+        let now = self.attempt.store.read().map_err(|e| may_be_ours(self.request.ttl, &e.in_one_line()))?;
         Ok(TakingAnswer::IsThere(now.lease.is_some_and(|now| now.at == held.at)))
     }
 

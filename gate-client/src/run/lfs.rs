@@ -54,7 +54,7 @@ pub(crate) fn settings(
         }
     }
     let path = std::path::absolute(dir.path()).unwrap_or_else(|_| dir.path().to_owned()).join("config");
-    write_whole(&path, &file).map_err(|e| of_file(&path, &e))?;
+    write_whole(&path, &file).map_err(|e| of_file(&path, e))?;
     let common_dir = fs::canonicalize(&local.common_dir).unwrap_or_else(|_| local.common_dir.clone());
     let only_in = |below: &str| {
         let pattern =

@@ -105,7 +105,7 @@ pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCo
             if outcome.outcome.is_empty() || outcome.outcome == "running" {
                 outcome.outcome = failure.outcome();
             }
-            outcome.reason = Some(failure.to_string());
+            outcome.reason = Some(failure.in_one_line());
             outcome.retryable = failure.is_retryable();
             let _ = io::stderr().write_all(failure.prose().as_bytes());
             failure.exit_code()
@@ -131,7 +131,7 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
     // Found out before anything is taken.
     Outcome { outcome: "running", ..Outcome::default() }.write(args.status_file.as_deref()).map_err(|failure| {
         Failure::usage(
-            format!("the status file cannot be written: {failure}"),
+            format!("the status file cannot be written: {}", failure.in_one_line()),
             "nothing was taken. Name a file that can",
         )
     })?;
@@ -142,7 +142,7 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
         interrupted.store(true, Ordering::Relaxed);
         let _ = heard.send(RunEvent::Signal(signal));
     })
-    .map_err(|e| Failure::broken(format!("signals cannot be heard: {e}"), "try again"))?;
+    .map_err(|e| Failure::broken("cannot listen to signals", "try again").because(e))?;
     let (alone, orphaned) = (tell.clone(), stop.clone());
     starter.when_gone(move || {
         orphaned.store(true, Ordering::Relaxed);
@@ -156,8 +156,8 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
         Won::Interrupted(signal, left_behind) => {
             outcome.outcome = "interrupted";
             if let Some(failure) = left_behind {
-                note(&failure.to_string());
-                outcome.reason = Some(failure.to_string());
+                note(&failure.in_one_line());
+                outcome.reason = Some(failure.in_one_line());
             }
             return Ok(code_of_signal(signal));
         }
@@ -187,7 +187,7 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
 /// The exit code and the word for how it ended.
 fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) -> Result<u8, Failure> {
     if let Some(failure) = released.as_ref().err().filter(|failure| !matches!(failure, Failure::Lost { .. })) {
-        let what = format!("the lease could not be given back ({failure}): it expires by itself");
+        let what = format!("the lease could not be given back ({}): it expires by itself", failure.in_one_line());
         note(&what);
         outcome.reason = Some(what);
     }
@@ -197,7 +197,7 @@ fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) ->
         (Ended::Lost(failure), _) | (Ended::ByItself(_), Err(failure @ Failure::Lost { .. })) => {
             outcome.outcome = "lost";
             outcome.holder = failure.holder().or(after);
-            outcome.reason = Some(failure.to_string());
+            outcome.reason = Some(failure.in_one_line());
             let _ = io::stderr().write_all(failure.prose().as_bytes());
             Ok(LOST)
         }

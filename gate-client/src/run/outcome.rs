@@ -55,6 +55,6 @@ impl Outcome {
         let Some(path) = path else { return Ok(()) };
         let written = write_whole(path, format!("{}\n", self.json()).as_bytes())
             .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)));
-        written.map_err(|e| of_file(path, &e))
+        written.map_err(|e| of_file(path, e))
     }
 }

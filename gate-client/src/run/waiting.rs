@@ -134,12 +134,12 @@ impl Watch {
 
 /// The first free one. A remote that cannot be reached is never taken for one that is held.
 fn try_each(clients: &[Client], wish: &LeaseRequest, stop: &Arc<AtomicBool>) -> Result<Won, Failure> {
-    let (mut held, mut failed) = (None, None);
+    let (mut held, mut failed) = (None, None::<Failure>);
     for client in clients {
         match in_good_time(client, stop).acquire(wish) {
             Ok(Taken::Ours(dir)) => {
                 if let Some(failure) = &failed {
-                    note(&format!("{failure}; going on with the next"));
+                    note(&format!("{}; going on with the next", failure.in_one_line()));
                 }
                 return Ok(Won::Ours(client.clone(), dir));
             }

@@ -101,7 +101,8 @@ impl Run<'_> {
         let (beats, happens) = (tell.clone(), tell.clone());
         let started = Supervised::start(&spec, move |happened| drop(happens.send(RunEvent::Command(happened))));
         let supervised = started.map_err(|e| {
-            Failure::broken(format!("the keeper of {} cannot be started: {e}", shown(program)), "is there memory left?")
+            Failure::broken(format!("cannot start the keeper of {}", shown(program)), "is there memory left?")
+                .because(e)
         })?;
         let heartbeat = Heartbeat::start(self.client, self.dir, self.ttl, move |heard| {
             drop(beats.send(RunEvent::Heartbeat(heard)));
@@ -136,7 +137,8 @@ impl Run<'_> {
                 Ok(RunEvent::Heartbeat(HeartbeatNews::Renewed(until))) => good_until = until,
                 Ok(RunEvent::Heartbeat(HeartbeatNews::Failed(failure))) => {
                     let left = left_until(&good_until, &self.client.clock.now());
-                    note(&format!("the lease could not be renewed and lasts another {} s: {failure}", left.as_secs()));
+                    let why = failure.in_one_line();
+                    note(&format!("the lease could not be renewed and lasts another {} s: {why}", left.as_secs()));
                 }
                 Ok(RunEvent::Heartbeat(HeartbeatNews::Lost(failure))) => {
                     let left = left_until(&good_until, &self.client.clock.now());

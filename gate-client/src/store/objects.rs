@@ -1,6 +1,6 @@
 //! The commits that leases and beats are, written and read without the help of git.
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use git_fence_core::{ObjectId, Version};
 use gix::objs::{Commit, Kind, Tree};
 use std::path::Path;
@@ -28,7 +28,8 @@ pub(crate) fn write_commit(
     let write = |kind: Kind, bytes: &[u8]| -> Result<gix::ObjectId, Failure> {
         use gix::objs::Write as _;
         store.write_buf(kind, bytes).map_err(|e| {
-            Failure::broken(format!("'{}': {e}", dir.display()), "there must be room in the repository's git directory")
+            let what = format!("cannot write to '{}'", dir.display());
+            Failure::broken(what, "there must be room in the repository's git directory").because(e)
         })
     };
     let tree = write(Kind::Tree, &encoded(&Tree::empty()))?;
@@ -52,17 +53,16 @@ pub(crate) fn write_commit(
 }
 
 /// Reads the commit `id` from the objects at `dir`.
-pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<LeaseCommit, String> {
+pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<LeaseCommit, Cause> {
     use gix::prelude::FindExt as _;
-    let store = gix::odb::at(dir.to_owned(), hash).map_err(|e| e.to_string())?;
+    let store = gix::odb::at(dir.to_owned(), hash)?;
     let mut buffer = Vec::new();
-    let id = from_core(id).map_err(|e| e.to_string())?;
-    let found = store.find(&id, &mut buffer).map_err(|e| e.to_string())?;
+    let found = store.find(&from_core(id)?, &mut buffer)?;
     if found.kind != Kind::Commit {
-        return Err(format!("it is a {} and not a commit", found.kind));
+        return Err(format!("it is a {} and not a commit", found.kind).into());
     }
-    let commit = gix::objs::CommitRef::from_bytes(found.data, hash).map_err(|e| e.to_string())?;
-    let parents = commit.parents().map(|id| to_core(&id)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let commit = gix::objs::CommitRef::from_bytes(found.data, hash)?;
+    let parents = commit.parents().map(|id| to_core(&id)).collect::<Result<_, _>>()?;
     let time = commit.committer().ok().and_then(|committer| committer.time().ok()).map_or(0, |time| time.seconds);
     Ok(LeaseCommit { parents, message: commit.message.to_vec(), time: u64::try_from(time).unwrap_or(0) })
 }
@@ -88,12 +88,14 @@ pub(crate) fn has_object(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> bo
 /// Puts the commit `id`, which is among the objects at `from`, also into those at `to`.
 pub(crate) fn copy_commit(from: &Path, to: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<(), Failure> {
     use gix::{objs::Write as _, prelude::FindExt as _};
-    let unusable = |dir: &Path, why: String| Failure::broken(format!("'{}': {why}", dir.display()), "try again");
-    let store = gix::odb::at(from.to_owned(), hash).map_err(|e| unusable(from, e.to_string()))?;
+    let unusable = |dir: &Path, cause: Cause| {
+        Failure::broken(format!("cannot use '{}'", dir.display()), "try again").because(cause)
+    };
+    let store = gix::odb::at(from.to_owned(), hash).map_err(|e| unusable(from, e.into()))?;
     let mut buffer = Vec::new();
-    let found = store.find(&from_core(id)?, &mut buffer).map_err(|e| unusable(from, e.to_string()))?;
+    let found = store.find(&from_core(id)?, &mut buffer).map_err(|e| unusable(from, e.into()))?;
     let written = gix::odb::loose::Store::at(to, hash).write_buf(found.kind, found.data);
-    written.map(drop).map_err(|e| unusable(to, e.to_string()))
+    written.map(drop).map_err(|e| unusable(to, e.into()))
 }
 
 fn encoded(object: &impl gix::objs::WriteTo) -> Vec<u8> {
@@ -103,7 +105,8 @@ fn encoded(object: &impl gix::objs::WriteTo) -> Vec<u8> {
 }
 
 fn from_core(id: &ObjectId) -> Result<gix::ObjectId, Failure> {
-    gix::ObjectId::from_hex(id.as_str().as_bytes()).map_err(|e| Failure::broken(e.to_string(), "report it"))
+    gix::ObjectId::from_hex(id.as_str().as_bytes())
+        .map_err(|e| Failure::broken(format!("'{id}' is not the name of an object"), "report it").because(e))
 }
 
 fn to_core(id: &gix::ObjectId) -> Result<ObjectId, Failure> {

@@ -6,9 +6,9 @@
 //! has one of its own: two fetches at once into one that is shallow get in each other's way.
 
 use crate::{
-    failure::{Failure, of_file},
+    failure::{Cause, Failure, of_file},
     git::{
-        Git, How, Ran,
+        Git, GitError, How, Ran,
         local::{Local, Remote},
         run,
     },
@@ -56,20 +56,20 @@ pub(crate) struct Mirror<'a> {
 impl<'a> Mirror<'a> {
     pub(crate) fn open(local: &'a Local, remote: &'a Remote, fence: &'a FenceName) -> Result<Mirror<'a>, Failure> {
         let home = home(local);
-        DirBuilder::new().recursive(true).mode(0o700).create(&home).map_err(|e| of_file(&home, &e))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&home).map_err(|e| of_file(&home, e))?;
         let dir = home.join(format!("mirror-{}-{fence}.git", name_of_url(&remote.url)));
         let mirror = Mirror { local, remote, fence, dir };
         if !mirror.objects().is_dir() {
             let _lock = mirror.lock("mirror.lock", &How::default())?;
-            let failed = |why: String| Failure::broken(format!("'{}': {why}", mirror.dir.display()), "make room there");
-            mirror.make(&home).map_err(failed)?;
+            let what = || format!("cannot make '{}'", mirror.dir.display());
+            mirror.make(&home).map_err(|e| Failure::broken(what(), "make room there").because(e))?;
         }
         Ok(mirror)
     }
 
     /// Whole or not at all: it gets its name when it is complete.
-    fn make(&self, home: &Path) -> Result<(), String> {
-        let new = tempfile::Builder::new().prefix("mirror-").tempdir_in(home).map_err(|e| e.to_string())?;
+    fn make(&self, home: &Path) -> Result<(), Cause> {
+        let new = tempfile::Builder::new().prefix("mirror-").tempdir_in(home)?;
         let format = format!("--object-format={}", self.local.hash);
         let mut git = self.local.git.clone();
         OF_ANOTHER_REPOSITORY.into_iter().for_each(|variable| git.environment.remove(variable));
@@ -77,7 +77,7 @@ impl<'a> Mirror<'a> {
         // Somebody else may have made it while this one waited for the lock; and what is not whole is of no use.
         if !self.objects().is_dir() {
             let _ = fs::remove_dir_all(&self.dir);
-            fs::rename(new.path(), &self.dir).map_err(|e| e.to_string())?;
+            fs::rename(new.path(), &self.dir)?;
         }
         Ok(())
     }
@@ -112,23 +112,26 @@ impl<'a> Mirror<'a> {
 
     /// Fetches the refs of the lease, and says what they are at.
     fn fetch(&self, how: &How, depth: usize) -> Result<String, Failure> {
-        let unreachable = |why: String| Failure::Unreachable { remote: self.remote.name.clone(), why };
+        let unreachable = |e: GitError| match e {
+            GitError::CannotRun(e) => Failure::CannotRunGit(e),
+            GitError::Failed { complaint } => Failure::Unreachable { remote: self.remote.name.clone(), why: complaint },
+        };
         let git = self.git();
         // Whether there was anything to fetch.
-        let fetch = |depth: Option<String>| -> Result<bool, String> {
+        let fetch = |depth: Option<String>| -> Result<bool, GitError> {
             let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
             fetch.args(["--recurse-submodules=no", "--refmap="]).args(depth).args(&self.remote.route.upload_pack);
             fetch.arg("--").arg(&self.remote.url).arg(format!("+refs/fence/{}/*:{HERE}/*", self.fence));
             match run(&mut fetch, how) {
                 Ok(ran) if ran.status.success() => Ok(true),
                 Ok(ran) if found_nothing(&ran) => Ok(false),
-                Ok(ran) => Err(ran.complaint()),
-                Err(e) => Err(e.to_string()),
+                Ok(ran) => Err(GitError::Failed { complaint: ran.complaint() }),
+                Err(e) => Err(GitError::CannotRun(e)),
             }
         };
         let depth = depth.min(usize::try_from(i32::MAX).unwrap_or(usize::MAX));
         let fetched = match fetch(Some(format!("--depth={depth}"))) {
-            Err(why) if why.contains("does not support shallow") => fetch(None),
+            Err(GitError::Failed { complaint }) if complaint.contains("does not support shallow") => fetch(None),
             fetched => fetched,
         };
         let is_there = fetched.map_err(unreachable)?;
@@ -155,7 +158,7 @@ impl<'a> Mirror<'a> {
             (false, true) => fs::remove_file(&path),
             (false, false) => crate::lease::held::write_whole(&path, tips.as_bytes()),
         };
-        written.map_err(|e| of_file(&path, &e))
+        written.map_err(|e| of_file(&path, e))
     }
 
     /// Git, run in this repository, with what is configured in the user's.
@@ -259,8 +262,8 @@ impl<'a> Mirror<'a> {
     fn lock(&self, name: &str, how: &How) -> Result<File, Failure> {
         let path = self.dir.with_file_name(name);
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(|e| of_file(&path, &e))?;
-        crate::lease::held::wait_for_lock(&file, how).map_err(|e| of_file(&path, &e))?;
+        let file = file.map_err(|e| of_file(&path, e))?;
+        crate::lease::held::wait_for_lock(&file, how).map_err(|e| of_file(&path, e))?;
         Ok(file)
     }
 }

@@ -136,7 +136,7 @@ impl<'a> Sending<'a> {
     /// What a git that only looks prints. A push that refuses to be tried again says of its refs what it can.
     fn heard_from(&self, git: &mut Command) -> Result<Vec<u8>, Failure> {
         let ran = run(git, &How { aloud: false, ..self.how.clone() });
-        match ran.map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))? {
+        match ran.map_err(Failure::CannotRunGit)? {
             ran if ran.status.success() || ran.stdout.ends_with(b"Done\n") => Ok(ran.stdout),
             ran => Err(Failure::Unreachable { remote: self.remote.name.clone(), why: ran.complaint() }),
         }
@@ -160,8 +160,7 @@ impl<'a> Sending<'a> {
         for (part, _, new) in &self.swaps {
             push.arg(format!("{new}:{}", part.of(self.fence)));
         }
-        let ran = run(&mut push, &self.how)
-            .map_err(|e| Failure::broken(format!("git cannot be run: {e}"), "git must be in the PATH"))?;
+        let ran = run(&mut push, &self.how).map_err(Failure::CannotRunGit)?;
         Ok(PushAnswer::of(&ran))
     }
 }
@@ -179,8 +178,8 @@ impl Sending<'_> {
         let own = self.git.ask(["rev-parse", "--git-path", "shallow"]).map(|path| self.git.dir.join(path));
         let mut list = own.ok().and_then(|path| fs::read(path).ok()).unwrap_or_default();
         ends.iter().for_each(|end| list.extend(format!("{end}\n").as_bytes()));
-        let mut file = NamedTempFile::new_in(here).map_err(|e| of_file(here, &e))?;
-        file.write_all(&list).map_err(|e| of_file(file.path(), &e))?;
+        let mut file = NamedTempFile::new_in(here).map_err(|e| of_file(here, e))?;
+        file.write_all(&list).map_err(|e| of_file(file.path(), e))?;
         Ok(Some(file))
     }
 

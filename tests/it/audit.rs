@@ -91,7 +91,7 @@ fn invalid_queries_are_usage_errors() {
         (&["--since", "yesterday"][..], "not a time"),
         (&["--until", "2026-02-30"], "not a time"),
         (&["--token", "07"], "starts with a zero"),
-        (&["--fence", "A/B"], "not a fence's name"),
+        (&["--fence", "A/B"], "not a valid fence name"),
         (&["--json", "--csv"], "cannot be used with"),
     ] {
         let ran = audit(&world, args);

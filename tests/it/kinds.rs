@@ -27,12 +27,12 @@ fn lease_does_not_close_a_fence_with_own_tokens() {
         stale.assert_refused("FENCE-STALE");
         assert!(!stale.text.contains("git fence") && stale.text.contains("where this one came from"), "{}", stale.text);
         let tie = world.push_token("main", "5");
-        assert!(!tie.text.contains("git fence") && tie.text.contains("writes once"), "{}", tie.text);
+        assert!(!tie.text.contains("git fence") && tie.text.contains("writes only once"), "{}", tie.text);
         let anna = Agent::new("anna");
         for refused in [lease.take(&anna, 6, "first"), lease.ask(), lease.beat(&anna)] {
             refused.assert_refused("FENCE-LEASE-INVALID");
             assert!(
-                refused.text.contains("fence 'repo' takes tokens of its own, and grants no leases"),
+                refused.text.contains("fence 'repo' takes tokens of its own and grants no leases"),
                 "{}",
                 refused.text
             );

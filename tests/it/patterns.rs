@@ -5,7 +5,7 @@ use crate::support::{World, any_git, gits, text};
 /// Common patterns that match no ref name, with a word of the reason.
 const IMPOSSIBLE: [(&str, &str); 14] = [
     ("refs/heads/", "ends with a slash"),
-    ("refs/heads/main ", "a blank"),
+    ("refs/heads/main ", "a space"),
     ("refs/heads/main, refs/heads/dev", "comma"),
     ("refs/heads/main,refs/heads/dev", "comma"),
     ("refs/heads/{main,dev}", "comma"),

@@ -1,31 +1,31 @@
-//! The codes of refusals: every code is declared here, once. README's list of codes is made from it.
+//! The codes of refusals. Each is declared here, once; the README's list of codes is generated from it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is declared of a code besides its meaning.
+/// What is declared for a code besides its meaning.
 struct Entry {
-    /// What whoever is refused can do; markdown.
+    /// What the refused pusher can do; markdown.
     remedy: &'static str,
-    /// Whether the push may be tried again with the same token.
+    /// Whether the push may be retried with the same token.
     retryable: bool,
-    /// Whether it is about a lease itself, and not about what is written under one.
+    /// Whether the refusal is about the lease itself, not about what is written under it.
     of_lease: bool,
 }
 
 const PLAIN: Entry = Entry { remedy: "", retryable: false, of_lease: false };
 
-/// The comment of each entry is its meaning, here and in the README.
+/// The doc comment of each entry is its meaning, here and in the README.
 macro_rules! codes {
     ($(#[doc = $meaning:literal] $variant:ident = $name:literal { $($field:ident: $value:expr),+ })+) => {
-        /// The stable name of a reason, for programs.
+        /// The stable name of a reason to refuse, for programs.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Code {
             $(#[doc = $meaning] #[serde(rename = $name)] $variant,)+
         }
 
         impl Code {
-            /// Every code there is.
+            /// Every code.
             pub const ALL: &[Code] = &[$(Code::$variant),+];
 
             /// The code as it is printed.
@@ -33,7 +33,7 @@ macro_rules! codes {
                 match self { $(Code::$variant => $name,)+ }
             }
 
-            /// What it means; markdown.
+            /// The meaning; markdown.
             pub fn meaning(self) -> &'static str {
                 match self { $(Code::$variant => $meaning.trim_ascii(),)+ }
             }
@@ -47,22 +47,22 @@ macro_rules! codes {
 
 codes! {
     /// the token is not above the mark: a newer run has written
-    Stale = "FENCE-STALE" { remedy: "stop; to start over, get a new token where this one came from" }
+    Stale = "FENCE-STALE" { remedy: "stop; to start over, get a new token from the source of this one" }
 
-    /// a guarded ref would move without a token
+    /// the push would move a guarded ref without a token
     Missing = "FENCE-MISSING" { remedy: "`-o fence-token=<n>`" }
 
-    /// the push or its token cannot be read as one
+    /// the push or its token cannot be parsed
     Malformed = "FENCE-MALFORMED" { remedy: "see the message" }
 
     /// two different tokens for one fence
     Ambiguous = "FENCE-AMBIGUOUS" { remedy: "send one" }
 
     /// the token is further above the mark than `fence.maxJump` allows
-    Jump = "FENCE-JUMP" { remedy: "check where it comes from" }
+    Jump = "FENCE-JUMP" { remedy: "check the source of the token" }
 
-    /// an older push is still moving its refs, or has moved one of yours (`"retryable":true`, then with `"ref"`)
-    Busy = "FENCE-BUSY" { remedy: "push again, same token; with `\"ref\"`, fetch first", retryable: true }
+    /// an older push is still in flight, or has moved one of your refs (`"retryable":true`; in the second case with `"ref"`)
+    Busy = "FENCE-BUSY" { remedy: "push again with the same token; with `\"ref\"`, fetch first", retryable: true }
 
     /// the push comes from inside a hook of the push it would wait for
     Nested = "FENCE-NESTED" { remedy: "push from post-receive" }
@@ -70,34 +70,34 @@ codes! {
     /// the receive-pack that will move the refs cannot be found
     Unseen = "FENCE-UNSEEN" { remedy: "see [settings](docs/settings.md)" }
 
-    /// the fence takes tokens of leases, and the push comes without its lease, its token or its proof
+    /// the fence takes lease tokens, and the push lacks the lease, its token or its proof
     LeaseRequired = "FENCE-LEASE-REQUIRED" { remedy: "`git fence run`, `git fence push`" }
 
-    /// the lease is somebody else's (`holder` says whose and for how long)
-    LeaseHeld = "FENCE-LEASE-HELD" { remedy: "leave it, or wait", of_lease: true }
+    /// another holder has the lease (`holder` says who and for how long)
+    LeaseHeld = "FENCE-LEASE-HELD" { remedy: "skip, or wait", of_lease: true }
 
-    /// the lease was the pusher's and is no more
-    LeaseLost = "FENCE-LEASE-LOST" { remedy: "stop; to start over, take a new lease", of_lease: true }
+    /// the pusher held the lease and has lost it
+    LeaseLost = "FENCE-LEASE-LOST" { remedy: "stop; to start over, acquire a new lease", of_lease: true }
 
-    /// what the push would make of the lease is not allowed, or the fence takes tokens of its own and grants none
+    /// the change to the lease is not allowed, or the fence takes its own tokens and grants no leases
     LeaseInvalid = "FENCE-LEASE-INVALID" { remedy: "see the message", of_lease: true }
 
-    /// the fence's own files or settings cannot be used
-    Broken = "FENCE-BROKEN" { remedy: "for the server's operator" }
+    /// the fence's files or settings cannot be used
+    Broken = "FENCE-BROKEN" { remedy: "contact the server's operator" }
 }
 
 impl Code {
-    /// What whoever is refused can do; markdown.
+    /// What the refused pusher can do; markdown.
     pub fn remedy(self) -> &'static str {
         self.entry().remedy
     }
 
-    /// Whether the push may be tried again with the same token: as it is, or after a fetch.
+    /// Whether the push may be retried with the same token: unchanged, or after a fetch.
     pub fn is_retryable(self) -> bool {
         self.entry().retryable
     }
 
-    /// Whether it is about a lease itself, and not about what is written under one.
+    /// Whether the refusal is about the lease itself, not about what is written under it.
     pub fn is_about_the_lease(self) -> bool {
         self.entry().of_lease
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_read_as_it_is_written_and_says_what_it_means() {
+    fn every_code_round_trips_and_has_a_meaning_and_a_remedy() {
         for code in Code::ALL {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
             assert_eq!(serde_json::from_value::<Code>(code.as_str().into()).unwrap(), *code);

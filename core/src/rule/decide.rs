@@ -1,47 +1,47 @@
-//! The decision: whether a push may go on.
+//! The decision: whether a push is admitted.
 
 use crate::{
     Enforcement, FenceName, Ground, LeaseAsk, LeaseChange, LeaseMove, MovedRef, PlannedRef, Reject, Rules, Stamp,
     State, Token, TokenKind,
 };
 
-/// What a push brings for one fence that it touches.
+/// What a push carries for one fence that it touches.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim<'a> {
     /// The fence's rules.
     pub rules: &'a Rules,
-    /// The token for it.
+    /// The token for the fence.
     pub token: Option<Token>,
-    /// Whether this pusher may come without one.
+    /// Whether this pusher may push without one.
     pub exempt: bool,
-    /// Whether it moves refs that the fence guards, and not only its lease.
+    /// Whether the push moves refs that the fence guards, and not only its lease.
     pub guarded: bool,
-    /// What it asks of the fence's lease.
+    /// What the push asks of the fence's lease.
     pub lease: Option<&'a LeaseAsk>,
 }
 
-/// What is to happen with a push.
+/// What to do with a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may go on and takes the slots of its fences.
+    /// Admit it; it takes the slots of its fences.
     Admit {
-        /// What would have refused it if its fence did more than observe.
+        /// The refusal that an enforcing fence would have given.
         overruled: Option<Reject>,
-        /// What becomes of leases when it lands.
+        /// How leases change when it lands.
         leases: Vec<LeaseChange>,
     },
-    /// It is refused.
+    /// Refuse it.
     Refuse(Reject),
-    /// A push whose refs are still moving is in the slot of this fence. If this fence only observes,
-    /// so do all others that are occupied.
+    /// Wait: a push whose refs are still moving is in the slot of this fence. If this fence only observes,
+    /// so do all the other occupied ones.
     Wait(FenceName),
 }
 
 /// Judges a push against the marks and slots of the fences it touches.
 ///
 /// Marks only rise, so a token that is too old now stays too old: it is refused without waiting for
-/// whoever is in the slot. Everything else waits until the slot is free, because the push in it may
-/// yet raise the mark.
+/// the push in the slot. Everything else waits until the slot is free, because the push in it may
+/// still raise the mark.
 pub fn decide(state: &State, claims: &[Claim<'_>], now: &Stamp) -> Decision {
     let enforcement = Enforcement::of_claims(claims);
     let is_occupied = |claim: &&Claim<'_>| state.fence(&claim.rules.fence).is_occupied();
@@ -61,20 +61,20 @@ pub fn decide(state: &State, claims: &[Claim<'_>], now: &Stamp) -> Decision {
             overruled = overruled.or(Some(reject));
         }
     }
-    // One that enforces is named first: whoever only observes lets the push go on after the wait.
-    let in_the_way = claims.iter().filter(enforces).find(is_occupied).or_else(|| claims.iter().find(is_occupied));
-    match in_the_way {
+    // Name an enforcing fence first: an observing one admits the push after the wait anyway.
+    let occupied = claims.iter().filter(enforces).find(is_occupied).or_else(|| claims.iter().find(is_occupied));
+    match occupied {
         Some(claim) => Decision::Wait(claim.rules.fence.clone()),
         None => Decision::Admit { overruled, leases },
     }
 }
 
-/// Why a push that is admitted gets no slot all the same: one of its `refs`, read under the lock, is not where
-/// the pusher says it is.
+/// Why an admitted push still gets no slot: one of its `refs`, read under the lock, does not have the value that
+/// the pusher claims.
 ///
-/// Git checks that too, but only after the gate, and then for as long as its client likes: a receive-pack that
-/// cannot write its report is alive, with a ref that never moves. Where a fence only observes, git declines it;
-/// leases are judged there, too.
+/// Git checks that too, but only after the gate, and its client can draw that out: a receive-pack that cannot write
+/// its report stays alive, with a ref that never moves. Where a fence only observes, git declines the push; leases
+/// are judged there, too.
 pub fn outdated(claims: &[Claim<'_>], refs: &[PlannedRef]) -> Option<Reject> {
     let enforcement = Enforcement::of_claims(claims);
     let stands = |planned: &&PlannedRef| {
@@ -88,21 +88,21 @@ pub fn outdated(claims: &[Claim<'_>], refs: &[PlannedRef]) -> Option<Reject> {
     })
 }
 
-/// Whether the push in the slot may yet make it untrue. Whoever only asks is answered at once.
+/// Whether the push in the slot may still make the refusal untrue. A push that only asks is answered at once.
 fn may_change(reject: &Reject, claim: &Claim<'_>) -> bool {
-    // Where the kind of tokens is decided, no push in a slot decides it again.
+    // Once the kind of tokens is decided, no push in a slot changes it.
     let is_decided = matches!(reject, Reject::OwnTokens { .. });
-    let of_a_lease = reject.is_about_the_lease() || matches!(reject, Reject::LeaseRequired { .. });
-    let is_about_the_lease = of_a_lease && !is_decided;
+    let concerns_a_lease = reject.is_about_the_lease() || matches!(reject, Reject::LeaseRequired { .. });
+    let depends_on_the_lease = concerns_a_lease && !is_decided;
     let moves_the_lease = claim.lease.is_some_and(|asked| !asked.only_asks);
-    matches!(reject, Reject::Jump { .. }) || (is_about_the_lease && moves_the_lease)
+    matches!(reject, Reject::Jump { .. }) || (depends_on_the_lease && moves_the_lease)
 }
 
-/// What there is to say of a push to one fence.
+/// The judgement of a push to one fence.
 struct Judged {
     /// Whether it may move the refs that the fence guards.
     token: Result<(), Reject>,
-    /// What becomes of the fence's lease.
+    /// How the fence's lease changes.
     lease: Result<Option<LeaseChange>, Reject>,
 }
 
@@ -113,7 +113,7 @@ fn judge(state: &State, claim: &Claim<'_>, now: &Stamp) -> Judged {
     let only_takes = |change: &LeaseChange| !matches!(change.change, LeaseMove::Advance | LeaseMove::Release);
     let token = token.and_then(|()| match &lease {
         Ok(Some(change)) if claim.guarded && only_takes(change) => {
-            Err(required(claim, "refs are written by a lease that is held, and this push only takes it"))
+            Err(required(claim, "a push that acquires the lease cannot move refs"))
         }
         _ => Ok(()),
     });
@@ -141,10 +141,10 @@ fn judge_token(state: &State, claim: &Claim<'_>) -> Result<(), Reject> {
         return Ok(());
     }
     match standing.lease {
-        _ if claim.lease.is_none() => Err(required(claim, "the push does not carry it")),
-        // Which token it is is public: it proves nothing by itself, and no other is granted.
+        _ if claim.lease.is_none() => Err(required(claim, "the push does not carry the lease")),
+        // The lease's token is public: naming it proves nothing and grants nothing.
         Some(lease) if lease.lease.token != token => {
-            Err(required(claim, &format!("token {token} is not the lease's, {}", lease.lease.token)))
+            Err(required(claim, &format!("token {token} is not the lease's token {}", lease.lease.token)))
         }
         _ => Ok(()),
     }
@@ -204,8 +204,8 @@ mod tests {
             (&plain, 5, None, None, false, "FENCE-MISSING"),
             (&plain, 5, None, None, true, "admit"),
             (&plain, 5, None, Some(5), true, "FENCE-STALE"),
-            // A stale token is refused without waiting; one that may be good waits, above or below
-            // the token in the slot: that one may never land.
+            // A stale token is refused without waiting. One that may be good waits, above or below
+            // the token in the slot, because the push in the slot may never land.
             (&plain, 5, Some(9), Some(5), false, "FENCE-STALE"),
             (&plain, 5, Some(9), None, false, "FENCE-MISSING"),
             (&plain, 5, Some(9), Some(6), false, "wait"),
@@ -215,7 +215,7 @@ mod tests {
             (&tie, 5, None, Some(4), false, "FENCE-STALE"),
             (&near, 5, None, Some(15), false, "admit"),
             (&near, 5, None, Some(16), false, "FENCE-JUMP"),
-            // The slot's push may raise the mark within reach.
+            // The push in the slot may raise the mark far enough.
             (&near, 5, Some(9), Some(16), false, "wait"),
             (&observe, 5, None, Some(4), false, "overruled"),
             (&observe, 5, None, None, false, "overruled"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ref_that_is_not_where_the_pusher_says_is_refused_and_may_be_tried_again() {
+    fn push_with_a_wrong_old_value_is_refused_and_may_be_retried() {
         let enforce = Rules::for_repo();
         let observe = Rules { mode: Mode::Observe, ..enforce.clone() };
         let mut refs = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "0", "c")]).plan.refs;
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!((reject.code(), reject.is_retryable(), reject.compared()), (Code::Busy, true, None));
         assert_eq!(
             reject.to_string(),
-            "ref 'refs/heads/b' is not there, but this push says that it is at 1234: another push was faster"
+            "ref 'refs/heads/b' does not exist, but the push expects it at 1234: another push was faster"
         );
         assert_eq!(outdated(&[claim(&observe)], &refs), None);
         refs[1].name = crate::LeasePart::Lease.of(&FenceName::repo());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_enforcing_fence_is_enough_to_refuse_and_one_occupied_to_wait() {
+    fn any_enforcing_fence_refuses_and_any_occupied_fence_makes_a_push_wait() {
         let repo = Rules::for_repo();
         let deploy = Rules { fence: FenceName::parse(b"deploy").unwrap(), ..repo.clone() };
         let claims = |repo_token, deploy_token| {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enforcing_fence_is_waited_for_before_an_observing_one() {
+    fn push_waits_for_an_enforcing_fence_before_an_observing_one() {
         let repo = Rules { max_jump: Some(10), ..Rules::for_repo() };
         let watch =
             Rules { fence: FenceName::parse(b"watch").unwrap(), mode: Mode::Observe, max_jump: None, ..repo.clone() };
@@ -275,13 +275,13 @@ mod tests {
         for claims in [[claim(&watch, 7), claim(&repo, 7)], [claim(&repo, 7), claim(&watch, 7)]] {
             assert_eq!(decide(&state, &claims, &now()), Decision::Wait(FenceName::repo()));
         }
-        // Where only the observing one is occupied, the other's rule is not suspended.
+        // With only the observing fence occupied, the rule of the other still applies.
         state.in_flight[0].stakes.remove(0);
         let far = [claim(&watch, 99), claim(&repo, 99)];
         assert_eq!(code(decide(&state, &far, &now())), "FENCE-JUMP");
     }
 
-    /// Fence `repo` under the lease of agent 1, which is held and has token 5.
+    /// Fence `repo` with a lease that agent 1 holds, with token 5.
     fn leased(slot: Option<u64>) -> State {
         let mut state = state(4, slot);
         let standing = Standing {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_takes_one_kind_of_tokens() {
+    fn fence_takes_one_kind_of_tokens() {
         let rules = |tokens| Rules { tokens, ..Rules::for_repo() };
         let (any, own, leases) = (rules(None), rules(Some(TokenKind::Own)), rules(Some(TokenKind::Lease)));
         let ask = LeaseAsk { only_asks: true, ..LeaseAsk::default() };
@@ -323,14 +323,18 @@ mod tests {
             let free = if reject.to_string().contains("the lease is free") { ": free" } else { "" };
             assert_eq!(format!("{}{free}", reject.code()), as_lease, "{:?}", rules.tokens);
         }
-        // Whoever wants a lease there need not wait to hear that there is none.
+        // A push that wants a lease where none is granted is refused without waiting.
         let takes = moves_to(lease(2, 5, LeaseState::Held), None);
         let mut busy = state(4, Some(5));
         busy.kinds.insert(FenceName::repo(), TokenKind::Own);
         let claim = Claim { rules: &any, token: None, exempt: false, guarded: false, lease: Some(&takes) };
         assert_eq!(code(decide(&busy, &[claim], &now())), "FENCE-LEASE-INVALID");
-        assert_eq!(code(decide(&state(4, Some(5)), &[claim], &now())), "wait", "what is in the slot may decide");
-        // A hint keeps to the fence's own kind.
+        assert_eq!(
+            code(decide(&state(4, Some(5)), &[claim], &now())),
+            "wait",
+            "the push in the slot may decide the kind"
+        );
+        // Hints name only the fence's own kind of tokens.
         let hint = |state: &State, rules| {
             let claim = Claim { rules, token: Some(token(4)), exempt: false, guarded: true, lease: None };
             let Decision::Refuse(reject) = decide(state, &[claim], &now()) else { panic!("4 is the mark") };
@@ -348,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_with_a_lease_is_written_by_its_holder() {
+    fn only_the_holder_writes_to_a_fence_with_a_lease() {
         let enforce = Rules::for_repo();
         let observe = Rules { mode: Mode::Observe, ..enforce.clone() };
         let advance = moves_to(lease(1, 6, LeaseState::Held), Some(proof(1, 5)));
@@ -366,12 +370,12 @@ mod tests {
             (None, None, false, None, "FENCE-LEASE-REQUIRED", "overruled"),
             (None, None, true, None, "admit", "admit"),
             (None, None, true, Some(&advance), "FENCE-LEASE-REQUIRED", "overruled"),
-            // Whatever the fence says of the token, nobody moves a lease against its rule.
+            // In observe mode too, a lease moves only as its rule allows.
             (None, Some(5), false, Some(&skip), "FENCE-LEASE-INVALID", "FENCE-LEASE-INVALID"),
             (None, Some(5), false, Some(&unproven), "FENCE-LEASE-REQUIRED", "FENCE-LEASE-REQUIRED"),
             (None, Some(4), false, Some(&zombie), "FENCE-STALE", "FENCE-LEASE-LOST"),
             (None, Some(5), false, Some(&zombie), "FENCE-LEASE-LOST", "FENCE-LEASE-LOST"),
-            // The push in the slot may be the one that moves the lease to where this one has it.
+            // The push in the slot may be the one that moves the lease to where this push expects it.
             (Some(5), Some(6), false, Some(&advance), "wait", "wait"),
             (Some(5), Some(5), false, Some(&skip), "wait", "wait"),
             (Some(5), Some(5), false, None, "FENCE-LEASE-REQUIRED", "wait"),

@@ -1,34 +1,34 @@
-//! Observe mode: which refusals of a push stand.
+//! Observe mode: which refusals of a push are enforced.
 //!
-//! The gate always finds out what an enforcing one would say. Whether that is a refusal or only an observation is
-//! asked here and nowhere else.
+//! The gate always decides as if every fence enforced. Whether the result refuses the push or is only recorded is
+//! decided here and nowhere else.
 
 use crate::{Claim, Decision, FenceName, Mode, Reject, Rules};
 
 /// What a push is refused for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ground<'a> {
-    /// The push as a whole: it cannot be read, or the gate cannot do its work.
+    /// The push as a whole: it cannot be read, or the gate cannot work.
     Push,
     /// What it does to the refs that this fence guards.
     Refs(&'a FenceName),
-    /// The slot of this fence: it cannot wait for it any longer.
+    /// The slot of this fence: the push waited for it too long.
     Slot(&'a FenceName),
     /// What it does to a lease.
     Lease,
 }
 
-/// Who of those that a push has to do with does more than observe.
+/// Which of the fences and leases that a push touches are enforced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enforcement {
-    /// Its fences that enforce.
+    /// The enforcing fences.
     fences: Vec<FenceName>,
-    /// Whether it has to do with leases, which are judged in every mode.
+    /// Whether the push touches leases, which are judged in every mode.
     leases: bool,
 }
 
 impl Enforcement {
-    /// For a push that touches `fences`; `leases` says whether it has to do with leases, too.
+    /// For a push that touches `fences`; `leases` says whether it also touches leases.
     pub fn of<'a>(fences: impl IntoIterator<Item = &'a Rules>, leases: bool) -> Enforcement {
         let enforcing = fences.into_iter().filter(|rules| rules.mode == Mode::Enforce);
         Enforcement { fences: enforcing.map(|rules| rules.fence.clone()).collect(), leases }
@@ -39,19 +39,19 @@ impl Enforcement {
         Enforcement::of(claims.iter().map(|claim| claim.rules), claims.iter().any(|claim| claim.lease.is_some()))
     }
 
-    /// Whether a refusal on this ground stands. If it does not, the push goes on and the refusal is on record.
+    /// Whether a refusal on this ground is enforced. If not, the push is admitted and the refusal recorded.
     pub fn upholds(&self, ground: Ground<'_>) -> bool {
         match ground {
-            // A lease that two may have is none: it is judged where a fence only observes, too.
+            // A lease that two can hold protects nothing, so it is judged in observe mode too.
             Ground::Lease => true,
             Ground::Refs(fence) => self.fences.contains(fence),
-            // What becomes of a lease can only be said when nobody else may be moving it.
+            // A change of a lease can only be judged while no other push may be moving it.
             Ground::Slot(fence) => self.fences.contains(fence) || self.leases,
             Ground::Push => !self.fences.is_empty() || self.leases,
         }
     }
 
-    /// What is to happen with a push that waits for the slot of `fence` no longer; `reject` says why.
+    /// What to do with a push that stops waiting for the slot of `fence`; `reject` says why it stops.
     pub fn after_waiting(&self, fence: &FenceName, reject: Reject) -> Decision {
         if self.upholds(Ground::Slot(fence)) {
             Decision::Refuse(reject)
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_which_mode_as_a_table() {
+    fn enforced_refusals_in_each_mode_as_a_table() {
         let fence = |name: &str| FenceName::parse(name.as_bytes()).unwrap();
         let rules = |name: &str, mode| Rules { fence: fence(name), mode, ..Rules::for_repo() };
         let (strict, watch) = (fence("strict"), fence("watch"));

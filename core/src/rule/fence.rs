@@ -1,35 +1,35 @@
-//! One fence as it stands.
+//! The current state of one fence.
 
 use crate::{
     FenceName, InFlight, LeaseAsk, LeaseChange, Mark, Reject, Rules, Stamp, Standing, State, TokenKind, judge_lease,
 };
 
-/// A fence: its mark, its lease, and the push that is in its slot.
+/// A fence: its mark, its lease, and the push in its slot.
 #[derive(Debug, Clone)]
 pub struct Fence<'a> {
     /// The newest token that has moved one of its refs.
     pub mark: Mark,
-    /// Its lease, where it has ever granted one.
+    /// Its lease, if it ever granted one.
     pub lease: Option<&'a Standing>,
-    /// The kind of tokens that the log says it takes.
+    /// The kind of tokens it takes, by its log.
     pub kind: Option<TokenKind>,
-    /// The pushes that have been let through and are not settled. In enforce mode at most one;
-    /// in observe mode nobody is kept out, so there can be more.
+    /// The admitted pushes that are not settled yet. At most one in enforce mode; observe mode keeps nobody
+    /// out, so there can be more.
     pub slot: Vec<&'a InFlight>,
 }
 
 impl Fence<'_> {
-    /// Whether somebody's refs may still be moving.
+    /// Whether the refs of a push in the slot may still be moving.
     pub fn is_occupied(&self) -> bool {
         !self.slot.is_empty()
     }
 
-    /// The kind of tokens that it takes under these `rules`; nothing where that is not decided yet.
+    /// The kind of tokens it takes under these `rules`; `None` if not decided yet.
     pub fn kind(&self, rules: &Rules) -> Option<TokenKind> {
         rules.tokens.or(self.kind).or(self.lease.map(|_| TokenKind::Lease))
     }
 
-    /// Judges what a push asks of its lease. A fence with tokens of its own has none to give.
+    /// Judges what a push asks of its lease. A fence with tokens of its own grants no leases.
     pub fn judge(&self, rules: &Rules, asked: &LeaseAsk, now: &Stamp) -> Result<LeaseChange, Reject> {
         if self.kind(rules) == Some(TokenKind::Own) {
             return Err(Reject::OwnTokens { fence: rules.fence.clone() });
@@ -39,7 +39,7 @@ impl Fence<'_> {
 }
 
 impl State {
-    /// The fence called `name`, as it stands. One that was never written to has the mark 0.
+    /// The current state of fence `name`. A fence that was never written to has the mark 0.
     pub fn fence(&self, name: &FenceName) -> Fence<'_> {
         Fence {
             mark: self.marks.get(name).copied().unwrap_or_default(),
@@ -49,8 +49,8 @@ impl State {
         }
     }
 
-    /// Whether `flight` occupies the slot of the fence called `name`. One that was let through under
-    /// other settings occupies every slot: what it moves may belong to any fence by now.
+    /// Whether `flight` occupies the slot of fence `name`. A push that was admitted under other settings
+    /// occupies every slot: its refs may belong to any fence by now.
     pub fn is_in_the_way(&self, flight: &InFlight, name: &FenceName) -> bool {
         flight.touches(name) || flight.push.0 < self.settings_since
     }

@@ -1,44 +1,44 @@
-//! Refs that change fences: when the settings give a ref to another fence, that fence inherits the giver's mark.
+//! Refs that change fences: when new settings move a ref to another fence, that fence inherits the giver's mark.
 //!
-//! Without that, a token that is too old for the one fence would be new to the other, and could write to the same ref.
+//! Otherwise a token that is stale for the old fence could be new for the other, and write to the same ref.
 
 use crate::{FenceName, Settings};
 use gix_glob::wildmatch::Mode as Glob;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A fence that was given refs of another.
+/// A fence that takes over refs of another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heir {
-    /// Whose refs they are now.
+    /// The fence that guards the refs now.
     pub fence: FenceName,
-    /// Whose they were.
+    /// The fence that guarded them before.
     pub giver: FenceName,
 }
 
-/// What a fence guards.
+/// The refs that a fence guards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Guard {
     fence: FenceName,
     refs: Vec<String>,
 }
 
-/// The settings as far as a log remembers them: which they are, and what each fence guards. The rest stands in the line
-/// that has recorded them.
+/// The settings as far as a log's state keeps them: their digest, and what each fence guards. The rest is in the log
+/// line that recorded them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct KnownSettings {
-    /// What tells them from others; none where they were recorded by a version that had no such thing.
+    /// The digest of the settings; `None` if an older version without digests recorded them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     #[serde(default)]
     fences: Vec<Guard>,
-    /// Whether the gate that has recorded them holds a fence to one kind of tokens.
+    /// Whether the gate that recorded them limits a fence to one kind of tokens.
     #[serde(default)]
     pub one_kind: bool,
 }
 
 impl KnownSettings {
-    /// What is remembered of settings that were recorded as `recorded`.
+    /// What the state keeps of settings that were recorded as `recorded`.
     pub fn of(recorded: &serde_json::Value, digest: Option<String>) -> KnownSettings {
         let known = KnownSettings::deserialize(recorded).unwrap_or_default();
         let fences = recorded["fences"].as_array();
@@ -48,17 +48,17 @@ impl KnownSettings {
 }
 
 impl Settings {
-    /// What tells these settings from others.
+    /// A hash that identifies these settings.
     pub fn digest(&self) -> String {
-        let bytes = serde_json::to_vec(self).expect("settings have no value that JSON lacks");
+        let bytes = serde_json::to_vec(self).expect("settings can be written as JSON");
         crate::log::chain::hex(&Sha256::digest(bytes))
     }
 }
 
-/// Which fences get refs of others when the settings change from `before`, as the log has them, to `now`.
+/// Which fences take over refs of others when the settings change from `before`, read from the log, to `now`.
 ///
-/// In doubt one more inherits: whether two patterns can match the same name is judged by what stands before their
-/// first wildcard and behind their last.
+/// It errs on the side of inheriting: whether two patterns can match the same name is judged only by their text
+/// before the first wildcard and after the last.
 pub fn heirs(before: &KnownSettings, now: &Settings) -> Vec<Heir> {
     let before = &before.fences;
     let now: Vec<Guard> =
@@ -72,22 +72,22 @@ pub fn heirs(before: &KnownSettings, now: &Settings) -> Vec<Heir> {
     found
 }
 
-/// Whether some ref that belonged to `from` belongs to `to` now. A ref belongs to the first fence that guards it.
+/// Whether some ref moved from fence `from` to fence `to`. A ref belongs to the first fence that guards it.
 fn gives(from: &Guard, before: &[Guard], to: &Guard, now: &[Guard]) -> bool {
-    // What is still with the giver, or with somebody else before the heir, never comes to the heir.
-    let given = from.refs.iter().filter(|pattern| !is_taken_before(&to.fence, pattern, now));
-    // And what was the heir's already, or somebody else's before the giver, never was the giver's.
-    let is_new = |own: &&String| !is_taken_before(&from.fence, own, before);
-    given.into_iter().any(|theirs| to.refs.iter().filter(is_new).any(|own| may_meet(theirs, own)))
+    // Refs that the giver, or another fence before the heir, still guards do not move to the heir.
+    let given = from.refs.iter().filter(|pattern| !is_guarded_before(&to.fence, pattern, now));
+    // Refs that the heir, or another fence before the giver, guarded already were not the giver's.
+    let is_new = |own: &&String| !is_guarded_before(&from.fence, own, before);
+    given.into_iter().any(|theirs| to.refs.iter().filter(is_new).any(|own| may_overlap(theirs, own)))
 }
 
-/// Whether fences that come before `fence` in the order guard all that the pattern matches.
-fn is_taken_before(fence: &FenceName, pattern: &str, order: &[Guard]) -> bool {
+/// Whether fences before `fence` in this order guard everything that the pattern matches.
+fn is_guarded_before(fence: &FenceName, pattern: &str, order: &[Guard]) -> bool {
     let before = order.iter().take_while(|guard| guard.fence != *fence);
     before.flat_map(|guard| &guard.refs).any(|wider| covers(wider, pattern))
 }
 
-/// Whether `wider` certainly matches all that `pattern` does.
+/// Whether `wider` certainly matches everything that `pattern` matches.
 fn covers(wider: &str, pattern: &str) -> bool {
     let all_below = wider.strip_suffix('*').filter(|prefix| !prefix.contains(WILD));
     wider == pattern || all_below.is_some_and(|prefix| pattern.starts_with(prefix))
@@ -95,8 +95,8 @@ fn covers(wider: &str, pattern: &str) -> bool {
 
 const WILD: [char; 4] = ['*', '?', '[', '\\'];
 
-/// Whether both patterns can match the same name.
-fn may_meet(a: &str, b: &str) -> bool {
+/// Whether the patterns can match the same name.
+fn may_overlap(a: &str, b: &str) -> bool {
     let is_literal = |pattern: &str| !pattern.contains(WILD);
     let matches = |pattern: &str, name: &str| {
         gix_glob::wildmatch(pattern.as_bytes().into(), name.as_bytes().into(), Glob::empty())
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_given_refs_inherits_and_nobody_else() {
+    fn only_a_fence_that_takes_over_refs_inherits() {
         const REPO: (&str, &[&str]) = ("repo", &["refs/heads/*", "refs/tags/*"]);
         const TRUNK: (&str, &[&str]) = ("trunk", &["refs/heads/main"]);
         const DOCS: (&str, &[&str]) = ("docs", &["refs/heads/docs/*"]);
@@ -140,12 +140,12 @@ mod tests {
             (&[REPO], &[REPO], &[]),
             (&[REPO], &[TRUNK, REPO], &[("repo", "trunk")]),
             (&[TRUNK, REPO], &[REPO], &[("trunk", "repo")]),
-            // Another one's affairs.
+            // Fences that the change does not concern do not inherit.
             (&[TRUNK, REPO], &[TRUNK, DOCS, REPO], &[("repo", "docs")]),
             (&[TRUNK, DOCS, REPO], &[DOCS, TRUNK, REPO], &[]),
             (&[DOCS, REPO], &[WIDE, REPO], &[("repo", "docs")]),
             (&[WIDE, REPO], &[DOCS, REPO], &[("docs", "repo")]),
-            // From one named fence to another, and a name that is given up.
+            // From one named fence to another, whose old name is gone.
             (&[TRUNK, REPO], &[("main", &["refs/heads/main"]), REPO], &[("trunk", "main")]),
             (&[REPO], &[("tags", &["refs/tags/v*"]), REPO], &[("repo", "tags")]),
         ];
@@ -160,11 +160,11 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(found, expected, "{before:?} -> {now:?}");
         }
-        assert!(heirs(&KnownSettings::default(), &settings(&[REPO])).is_empty(), "nothing was guarded before");
+        assert!(heirs(&KnownSettings::default(), &settings(&[REPO])).is_empty(), "no ref was guarded before");
     }
 
     #[test]
-    fn patterns_meet_where_one_name_can_match_both() {
+    fn patterns_overlap_if_one_name_can_match_both() {
         for (a, b, expected) in [
             ("refs/heads/main", "refs/heads/*", true),
             ("refs/heads/main", "refs/heads/mai?", true),
@@ -175,7 +175,7 @@ mod tests {
             ("refs/heads/*-rc", "refs/heads/v*", true),
             ("refs/heads/[ab]", "refs/heads/*", true),
         ] {
-            assert_eq!((may_meet(a, b), may_meet(b, a)), (expected, expected), "{a} {b}");
+            assert_eq!((may_overlap(a, b), may_overlap(b, a)), (expected, expected), "{a} {b}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The rule: which fence guards a ref, which token is good, and why a push is refused.
+//! The rule: which fence guards a ref, which tokens are admitted, and why a push is refused.
 //!
-//! Called by the gate under its lock, and by the model, with the same values. Decisions are functions of what they are
-//! given: no clock, no file, no environment.
+//! The gate calls it under its lock, and the model with the same values. Decisions depend only on their arguments:
+//! no clock, no file, no environment.
 
 pub(crate) mod code;
 pub(crate) mod decide;

@@ -1,4 +1,4 @@
-//! The tokens that a push brings along, and where they came from.
+//! The tokens that a push carries, and where they were found.
 
 use crate::{FenceName, Reject, Secret, Settings, Token, text};
 use serde::{Deserialize, Serialize};
@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 /// The trailer that carries a token for clients that cannot send push options.
 pub const TRAILER: &str = "Fencing-Token";
 
-/// More options than any client sends on purpose.
+/// More than any client sends on purpose.
 const MOST_OPTIONS: usize = 1000;
-/// Longer than any option of ours can mean something.
+/// No valid option of ours is longer.
 const LONGEST_OPTION: usize = 4096;
 
-/// Where a push's tokens stood.
+/// Where a push's tokens were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// In push options. Trailers are then not looked at.
+    /// In push options. Trailers are then not read.
     Option,
-    /// In the trailers of what the refs move to.
+    /// In trailers of the objects that the refs move to.
     Trailer,
     /// Nowhere.
     None,
@@ -28,9 +28,9 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Offer {
     tokens: BTreeMap<FenceName, Token>,
-    /// The secrets by which a holder of [`crate::Format::OneSecret`] proves that a lease is its own.
+    /// The secrets with which a holder of a [`crate::Format::OneSecret`] lease proves that it holds the lease.
     secrets: BTreeMap<FenceName, Secret>,
-    /// Who the pusher says it is, for the record only.
+    /// The owner that the pusher names, for the log only.
     pub owner: Option<String>,
 }
 
@@ -45,12 +45,12 @@ impl Offer {
         self.secrets.get(fence)
     }
 
-    /// Whether there is no token at all.
+    /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// Takes the token for `fence` back.
+    /// Removes the token for `fence`.
     pub fn withdraw(&mut self, fence: &FenceName) {
         self.tokens.remove(fence);
     }
@@ -64,27 +64,30 @@ impl Offer {
     }
 }
 
-/// Why the environment does not hold a list of push options.
+/// Why the push options cannot be read from the environment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// `GIT_PUSH_OPTION_COUNT` is not a number.
     #[error("GIT_PUSH_OPTION_COUNT is not a number: {0}")]
     Count(String),
-    /// An option below the count is not there.
+    /// The variable of an option below the count is not set.
     #[error("GIT_PUSH_OPTION_{0} is missing")]
     Absent(usize),
 }
 
-/// Reads the options that are ours: `fence-token`, `fence-holder`, `fence-owner`. Others are left to others.
+/// Reads our options: `fence-token`, `fence-holder`, `fence-owner`. Options without the prefix `fence-` are ignored.
 pub fn read_options(options: &[Vec<u8>], settings: &Settings) -> Result<Offer, Reject> {
     if options.len() > MOST_OPTIONS {
-        return Err(Reject::malformed(format!("{} push options: at most {MOST_OPTIONS} are read", options.len())));
+        return Err(Reject::malformed(format!(
+            "too many push options: {}, at most {MOST_OPTIONS} are allowed",
+            options.len()
+        )));
     }
     let mut offer = Offer::default();
     for option in options.iter().filter(|option| option.starts_with(b"fence-")) {
         if option.len() > LONGEST_OPTION {
             return Err(Reject::malformed(format!(
-                "push option {} has {} bytes: at most {LONGEST_OPTION} are read",
+                "push option {} is too long: {} bytes, at most {LONGEST_OPTION} are allowed",
                 text::quoted(option),
                 option.len()
             )));
@@ -96,26 +99,26 @@ pub fn read_options(options: &[Vec<u8>], settings: &Settings) -> Result<Offer, R
         match key {
             b"fence-token=" => {
                 let (fence, token) = read_token(value, settings).map_err(|why| {
-                    Reject::malformed_token(format!("push option {} holds no token: {why}", text::quoted(option)))
+                    Reject::malformed_token(format!("invalid token in push option {}: {why}", text::quoted(option)))
                 })?;
                 offer.add(fence, token)?;
             }
             b"fence-holder=" => {
-                // Never repeated: messages are shown, kept and forwarded.
-                let unreadable =
-                    |why: String| Reject::malformed(format!("push option fence-holder holds no secret: {why}"));
-                let (fence, secret) = split_fence(value, settings).map_err(unreadable)?;
+                // Never quoted: messages are shown, stored and forwarded.
+                let invalid =
+                    |why: String| Reject::malformed(format!("invalid secret in push option 'fence-holder': {why}"));
+                let (fence, secret) = split_fence(value, settings).map_err(invalid)?;
                 let secret =
-                    Secret::parse(secret).ok_or_else(|| unreadable("expected 64 hexadecimal digits".to_owned()))?;
+                    Secret::parse(secret).ok_or_else(|| invalid("expected 64 hexadecimal digits".to_owned()))?;
                 if offer.secrets.insert(fence, secret.clone()).is_some_and(|other| other != secret) {
-                    return Err(unreadable("it is there twice".to_owned()));
+                    return Err(invalid("it is given twice".to_owned()));
                 }
             }
             b"fence-owner=" => offer.owner = Some(text::one_line(value, 200)),
-            // A misspelt option must not pass for no option where tokenless pushes are let through.
+            // A misspelt option must not count as no option where pushes without a token are admitted.
             _ => {
                 return Err(Reject::malformed(format!(
-                    "push option {} is not known: there are fence-token, fence-holder and fence-owner",
+                    "unknown push option {}: expected fence-token, fence-holder or fence-owner",
                     text::quoted(option)
                 )));
             }
@@ -124,10 +127,13 @@ pub fn read_options(options: &[Vec<u8>], settings: &Settings) -> Result<Offer, R
     Ok(offer)
 }
 
-/// Reads the value of a [`TRAILER`]; `object` is where it stood.
+/// Reads the value of a [`TRAILER`] that was found in `object`.
 pub fn read_trailer(value: &[u8], object: &str, settings: &Settings) -> Result<(FenceName, Token), Reject> {
     read_token(value, settings).map_err(|why| {
-        Reject::malformed_token(format!("trailer {TRAILER}: {} of {object} holds no token: {why}", text::quoted(value)))
+        Reject::malformed_token(format!(
+            "invalid token in trailer {TRAILER}: {} of {object}: {why}",
+            text::quoted(value)
+        ))
     })
 }
 
@@ -137,7 +143,7 @@ fn read_token(value: &[u8], settings: &Settings) -> Result<(FenceName, Token), S
     Ok((fence, token))
 }
 
-/// `<n>` is for the fence `repo`, `<fence>:<n>` for the one it names, which must be there.
+/// `<n>` is for the fence `repo`, `<fence>:<n>` for the fence it names, which must exist.
 fn split_fence<'v>(value: &'v [u8], settings: &Settings) -> Result<(FenceName, &'v [u8]), String> {
     let (fence, rest) = match value.iter().position(|b| *b == b':') {
         Some(at) => (FenceName::parse(&value[..at]).map_err(|e| e.to_string())?, &value[at + 1..]),
@@ -173,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_token_twice_is_one_and_two_different_ones_are_ambiguous() {
+    fn repeated_token_is_accepted_and_two_different_tokens_are_ambiguous() {
         assert!(read(&["fence-token=5", "fence-token=repo:5"]).is_ok());
         let two = read(&["fence-token=5", "fence-token=repo:6"]).unwrap_err();
         assert_eq!(two.code(), Code::Ambiguous);
     }
 
     #[test]
-    fn what_is_not_an_option_of_ours_to_the_letter_is_malformed() {
+    fn misspelt_or_invalid_fence_options_are_malformed() {
         let long = format!("fence-token={}", "9".repeat(60_000));
         let owner = format!("fence-owner={}", "x".repeat(60_000));
         for option in [

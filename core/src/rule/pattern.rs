@@ -1,9 +1,9 @@
-//! Patterns of guarded refs: whether any ref can match one at all.
+//! Patterns of guarded refs, and whether any ref can match one.
 //!
-//! A pattern that no ref name matches looks like a fence and guards nothing. So it is searched for a
-//! name that it matches and that git allows for a ref: the pattern's pieces and git's rule for names
-//! (`git check-ref-format`) are walked side by side, byte by byte. Where that finds none, the place
-//! where it came no further says why.
+//! A pattern that no ref name can match looks like a fence and guards nothing. So we search for a name
+//! that matches it and that git allows for a ref, walking the pattern's pieces and git's rule for names
+//! (`git check-ref-format`) side by side, byte by byte. If there is none, the furthest place that the
+//! search reached tells the reason.
 
 use crate::RefName;
 use gix_glob::wildmatch::Mode;
@@ -14,13 +14,13 @@ pub fn pattern_matches(pattern: &str, name: &RefName) -> bool {
     gix_glob::wildmatch(pattern.as_bytes().into(), name.as_bytes().into(), Mode::empty())
 }
 
-/// Why no ref that a fence can guard is matched by `pattern`; nothing where there is one.
+/// Why `pattern` matches no ref that a fence can guard; `None` if it matches one.
 pub fn pattern_flaw(pattern: &str) -> Option<String> {
     if is_plain(pattern) { None } else { example_of(pattern).err() }
 }
 
-/// Whether something plainly matches, as with nearly every pattern there is: with a letter in the place of each star,
-/// it is a name that git allows. Each push reads all patterns, and there may be a thousand.
+/// Whether the pattern plainly matches something, as nearly all do: with each star replaced by a letter, it is a name
+/// that git allows. This is the fast path: each push reads all patterns, and there may be a thousand.
 fn is_plain(pattern: &str) -> bool {
     let name = pattern.replace('*', "a");
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.".contains(&b);
@@ -34,14 +34,14 @@ fn is_plain(pattern: &str) -> bool {
         && name.split('/').all(is_component)
 }
 
-/// The shortest of the names that `pattern` matches, or why there is none.
+/// The shortest name that `pattern` matches, or why there is none.
 fn example_of(pattern: &str) -> Result<RefName, String> {
     if !pattern.starts_with("refs/") {
         return Err("it does not start with refs/, as in refs/heads/*".to_owned());
     }
     let pieces = pieces_of(pattern.as_bytes())?;
     let name = RefName::new(walk(&pieces)?);
-    // What matches in the end is not this walk: a pattern with too many stars is given up by it.
+    // The matcher that counts is gix's, and it gives up on patterns with too many stars.
     if !pattern_matches(pattern, &name) {
         return Err("it has too many wildcards".to_owned());
     }
@@ -56,7 +56,7 @@ enum Piece {
     One(Vec<u8>),
 }
 
-/// Every byte that git's rule treats in its own way, and one for all others.
+/// Every byte that git's rule treats specially, and one for all others.
 const TELLING: &[u8] = b"a/.@{lockfen";
 
 fn pieces_of(pattern: &[u8]) -> Result<Vec<Piece>, String> {
@@ -67,10 +67,11 @@ fn pieces_of(pattern: &[u8]) -> Result<Vec<Piece>, String> {
             b'[' => length_of_set(rest).ok_or("its '[' has no ']'")?,
             b'\\' if after.is_empty() => return Err("it ends with a backslash".to_owned()),
             b'\\' => 2,
-            // Refs may have commas in their names, but whoever writes one here means two patterns.
+            // Ref names may contain commas, but a comma here is most likely meant to separate two patterns.
             b',' => {
                 return Err(
-                    "a comma does not part patterns: set it once for each (for a comma in a name, write ?)".to_owned()
+                    "commas do not separate patterns: set it once for each pattern (to match a comma, write ?)"
+                        .to_owned(),
                 );
             }
             _ => 1,
@@ -87,7 +88,7 @@ fn pieces_of(pattern: &[u8]) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// How long the set is that `rest` begins with, from its `[` to its `]`.
+/// The length of the set at the start of `rest`, from its `[` to its `]`.
 fn length_of_set(rest: &[u8]) -> Option<usize> {
     let mut at = if matches!(rest.get(1), Some(b'!' | b'^')) { 2 } else { 1 };
     let first = at;
@@ -105,7 +106,7 @@ fn is_in_set(set: &[u8], byte: u8) -> bool {
     gix_glob::wildmatch(set.into(), [byte].as_slice().into(), Mode::empty())
 }
 
-/// A name that the pieces match, the shortest first, or what is in its way.
+/// The shortest name that the pieces match, or why there is none.
 fn walk(pieces: &[Piece]) -> Result<Vec<u8>, String> {
     type Position = (usize, Form);
     let start: Position = (0, Form::default());
@@ -137,7 +138,7 @@ fn walk(pieces: &[Piece]) -> Result<Vec<u8>, String> {
     let (at, form) = furthest;
     Err(match pieces.get(at) {
         Some(Piece::One(bytes)) if bytes.len() == 1 => form.objection(bytes[0]),
-        Some(_) => "nothing in its brackets may stand there".to_owned(),
+        Some(_) => "no character in its brackets is allowed there".to_owned(),
         None => form.objection_to_end(),
     })
 }
@@ -149,16 +150,16 @@ fn retrace<P: Copy + Eq + std::hash::Hash>(end: P, came_from: &HashMap<P, (P, Op
     name
 }
 
-/// What git's rule has to know of the beginning of a name.
+/// What git's rule needs to know about the start of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Form {
-    /// How much of `refs/` is there.
+    /// How much of `refs/` has been read.
     prefix: usize,
-    /// The byte before.
+    /// The previous byte.
     last: u8,
     /// How much of `.lock` the name ends with.
     lock: usize,
-    /// How much of `fence` the first part after `refs/` is; nothing where it is another.
+    /// How much of `fence` the first part after `refs/` is; `None` if it is something else.
     fence: Option<usize>,
 }
 
@@ -167,7 +168,7 @@ const LOCK: &[u8] = b".lock";
 const FENCE: &[u8] = b"fence";
 
 impl Form {
-    /// The same with one more byte, where a name may go on with it.
+    /// The form after one more byte, if a name may continue with it.
     fn with(self, byte: u8) -> Option<Form> {
         if self.prefix < PREFIX.len() {
             let prefix = self.prefix + 1;
@@ -189,7 +190,7 @@ impl Form {
         (!is_refused).then_some(Form { last: byte, lock, fence, ..self })
     }
 
-    /// Whether it is a whole name, of a ref that a fence can guard.
+    /// Whether it is a complete name of a ref that a fence can guard.
     fn is_name(self) -> bool {
         self.prefix == PREFIX.len() && !self.ends_badly()
     }
@@ -198,28 +199,28 @@ impl Form {
         matches!(self.last, b'/' | b'.') || self.lock == LOCK.len() || self.fence == Some(FENCE.len())
     }
 
-    /// Why no name goes on from here with `byte`.
+    /// Why no name continues here with `byte`.
     fn objection(self, byte: u8) -> String {
         match byte {
-            b' ' => "a blank stands in it".to_owned(),
-            b'/' if self.last == b'/' => "a part of it between slashes is empty".to_owned(),
+            b' ' => "it contains a space".to_owned(),
+            b'/' if self.last == b'/' => "it has an empty part between slashes".to_owned(),
             b'/' => self.objection_to_end(),
-            b'.' if self.last == b'/' => "a part of it starts with a dot".to_owned(),
-            b'.' => "'..' stands in it".to_owned(),
-            b'{' => "'@{' stands in it".to_owned(),
-            _ if byte.is_ascii_control() => "a control character stands in it".to_owned(),
-            _ => format!("'{}' stands in it", char::from(byte)),
+            b'.' if self.last == b'/' => "one of its parts starts with a dot".to_owned(),
+            b'.' => "it contains '..'".to_owned(),
+            b'{' => "it contains '@{'".to_owned(),
+            _ if byte.is_ascii_control() => "it contains a control character".to_owned(),
+            _ => format!("it contains '{}'", char::from(byte)),
         }
     }
 
     /// Why no name, and no part of one, ends here.
     fn objection_to_end(self) -> String {
         match self.last {
-            _ if self.fence == Some(FENCE.len()) => "refs/fence is where leases live, and no fence guards that",
-            b'/' => "it ends with a slash: what lies below is matched by a * after that",
+            _ if self.fence == Some(FENCE.len()) => "refs/fence holds the leases and cannot be guarded",
+            b'/' => "it ends with a slash: add a * to match what is below",
             b'.' => "it ends with a dot",
-            _ if self.lock == LOCK.len() => "a part of it ends with '.lock'",
-            _ => "it is cut off",
+            _ if self.lock == LOCK.len() => "one of its parts ends with '.lock'",
+            _ => "it is incomplete",
         }
         .to_owned()
     }
@@ -231,15 +232,15 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The short way says yes only where the long one does.
+        /// The fast path accepts only what the search accepts.
         #[test]
-        fn what_plainly_matches_has_an_example(pattern in "refs/[ab*./lock_-]{0,12}|refs/fence/?[a*]{0,3}|[refs/*]{0,9}") {
+        fn every_plain_pattern_has_an_example(pattern in "refs/[ab*./lock_-]{0,12}|refs/fence/?[a*]{0,3}|[refs/*]{0,9}") {
             prop_assert!(!is_plain(&pattern) || example_of(&pattern).is_ok(), "{pattern}");
         }
     }
 
     #[test]
-    fn what_some_ref_can_match_has_no_flaw() {
+    fn pattern_that_some_ref_can_match_has_no_flaw() {
         for (pattern, shortest) in [
             ("refs/heads/*", "refs/heads/a"),
             ("refs/*", "refs/a"),
@@ -266,16 +267,16 @@ mod tests {
     }
 
     #[test]
-    fn what_no_ref_can_match_has_a_flaw_that_says_why() {
+    fn pattern_that_no_ref_can_match_has_a_flaw_that_says_why() {
         for (pattern, flaw) in [
             ("", "it does not start with refs/"),
             ("heads/*", "it does not start with refs/"),
             ("refs/", "it ends with a slash"),
             ("refs/heads/", "it ends with a slash"),
             ("refs/*/", "it ends with a slash"),
-            ("refs/heads/main ", "a blank"),
+            ("refs/heads/main ", "a space"),
             (" refs/heads/main", "it does not start with refs/"),
-            ("refs/heads/main,", "a comma"),
+            ("refs/heads/main,", "commas"),
             ("refs/heads/[main", "has no ']'"),
             ("refs/heads/[]", "has no ']'"),
             ("refs/heads/main\\", "backslash"),
@@ -308,16 +309,16 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
-        /// Beside git's own rule for names, as another has written it.
+        /// Compared with an independent implementation of git's rule for names.
         #[test]
-        fn the_rule_for_names_is_the_one_of_check_ref_format(name in "refs/([a-c./@{]|\\.lock|fence|[ -~]){0,9}") {
+        fn rule_for_names_is_that_of_check_ref_format(name in "refs/([a-c./@{]|\\.lock|fence|[ -~]){0,9}") {
             let form = name.bytes().try_fold(Form::default(), Form::with);
             prop_assert_eq!(form.is_some_and(Form::is_name), crate::hostile::grammar::is_guardable(&name), "{}", name);
         }
 
-        /// Where a name of that kind matches, an example is found, and it matches, too.
+        /// If a name matches, the search finds an example that matches, too.
         #[test]
-        fn a_pattern_that_matches_some_name_has_an_example(
+        fn pattern_that_matches_some_name_has_an_example(
             name in "refs/[a-c./@{]{1,8}",
             pattern in "refs/([a-c./@{]|[*?]|\\[[!^]?[]a-c./-]{1,4}\\]|\\\\[a-c*])(([a-c./@{]|[*?]|\\[[!^]?[]a-c./-]{1,4}\\]|\\\\[a-c*]){0,6})",
         ) {

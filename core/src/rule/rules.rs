@@ -1,16 +1,16 @@
-//! What the settings say: which refs a fence guards and how it judges.
+//! The settings: which refs a fence guards and how it judges pushes.
 
 use crate::{FenceName, Mark, RefName, Token, Ttl, pattern_matches};
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::Duration;
 
-/// Whether a fence refuses, only watches, or is not there.
+/// Whether a fence refuses, only observes, or does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Pushes that break the rule are refused.
     Enforce,
-    /// Everything is done and recorded, but nothing is refused.
+    /// Decisions are made and recorded, but nothing is refused.
     Observe,
     /// The fence does nothing.
     Off,
@@ -27,7 +27,7 @@ pub enum Accept {
 }
 
 impl Accept {
-    /// Whether `token` may write where `mark` is the newest that has written.
+    /// Whether `token` may write to a fence with this `mark`.
     pub fn admits(self, token: Token, mark: Mark) -> bool {
         match self {
             Accept::Above => token.get() > mark.get(),
@@ -36,19 +36,19 @@ impl Accept {
     }
 }
 
-/// Which trailers count as the tokens of a push that brings none by option.
+/// Which trailers count as tokens of a push that has none in its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountedTrailers {
     /// All of them: the pusher needs a token.
     All,
-    /// Those in objects that the push brings. The pusher may come without a token, and what is there already
-    /// carries that of another push.
+    /// Those in objects that are new with the push. This pusher may push without a token, and existing objects
+    /// carry the token of another push.
     New,
-    /// None: this pusher has no tokens but those it gives by option.
+    /// None: only push options count for this pusher.
     None,
 }
 
-/// Where the tokens of a fence come from. It is decided once: a fence never takes both.
+/// Where the tokens of a fence come from. Decided once: a fence never takes both kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenKind {
@@ -59,7 +59,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// The word that settings and commands use.
+    /// The name in settings and commands.
     pub fn as_str(self) -> &'static str {
         match self {
             TokenKind::Own => "own",
@@ -75,34 +75,34 @@ pub struct Rules {
     pub fence: FenceName,
     /// The refs it guards: patterns in which `*` crosses slashes.
     pub refs: Vec<String>,
-    /// Refuse, watch, or nothing.
+    /// Enforce, observe, or off.
     pub mode: Mode,
     /// Which tokens are new enough.
     pub accept: Accept,
-    /// Whether everybody may push without a token.
+    /// Whether all pushers may push without a token.
     pub tokenless: bool,
     /// The pushers who may push without a token.
     pub exempt: Vec<String>,
-    /// How long a push may wait for those before it.
+    /// How long a push may wait for the pushes before it.
     #[serde(rename = "wait_ms", serialize_with = "as_milliseconds")]
     pub wait: Duration,
     /// How far above the mark a token may be.
     pub max_jump: Option<u64>,
-    /// After how long in the slot a push is ended by a newer one that waits for it.
+    /// How long a push may stay in the slot before a newer one that waits for it evicts it.
     #[serde(rename = "evict_after_ms", serialize_with = "as_optional_milliseconds")]
     pub evict_after: Option<Duration>,
-    /// The longest TTL that a lease may have.
+    /// The longest TTL a lease may have.
     #[serde(rename = "lease_max_ttl_s")]
     pub lease_max_ttl: Ttl,
-    /// The pushers who may take a lease away from its holder.
+    /// The pushers who may revoke a lease.
     pub allow_revoke: Vec<String>,
-    /// The kind of tokens that the fence takes; where nobody has said it, the first that lands decides.
+    /// The kind of tokens that the fence takes; if not set, the first push or grant that lands decides.
     #[serde(serialize_with = "as_word_or_any")]
     pub tokens: Option<TokenKind>,
 }
 
 impl Rules {
-    /// The rules of the fence `repo` where nothing is configured.
+    /// The default rules of the fence `repo`.
     pub fn for_repo() -> Rules {
         Rules {
             fence: FenceName::repo(),
@@ -120,17 +120,17 @@ impl Rules {
         }
     }
 
-    /// Whether this fence guards `name`. Lease refs are nobody's.
+    /// Whether this fence guards `name`. No fence guards lease refs.
     pub fn guards(&self, name: &RefName) -> bool {
         !name.is_lease() && self.refs.iter().any(|pattern| pattern_matches(pattern, name))
     }
 
-    /// Whether `pusher`, as the host names it to the byte, may push here without a token.
+    /// Whether `pusher`, byte for byte as the host names it, may push here without a token.
     pub fn exempts(&self, pusher: &[u8]) -> bool {
         self.trailers_of(pusher) != CountedTrailers::All
     }
 
-    /// Which trailers are tokens of `pusher`, as the host names it to the byte.
+    /// Which trailers count as tokens of `pusher`, byte for byte as the host names it.
     pub fn trailers_of(&self, pusher: &[u8]) -> CountedTrailers {
         match self.tokenless {
             _ if self.exempt.iter().any(|name| name.as_bytes() == pusher) => CountedTrailers::None,
@@ -139,42 +139,41 @@ impl Rules {
         }
     }
 
-    /// Whether `pusher`, as the host names it to the byte, may take a lease away.
+    /// Whether `pusher`, byte for byte as the host names it, may revoke a lease.
     pub fn lets_revoke(&self, pusher: &[u8]) -> bool {
         self.allow_revoke.iter().any(|name| name.as_bytes() == pusher)
     }
 }
 
-/// All settings that matter to a decision.
+/// All settings that decisions depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Settings {
-    /// The fences in the order in which refs are given to them: named ones first, `repo` last.
+    /// The fences in the order in which refs are matched: named fences first, `repo` last.
     pub fences: Vec<Rules>,
-    /// Whether this host starts hooks from somewhere else than a receive-pack, so that nobody can
-    /// see whether a push is still alive (the bounded form).
+    /// Whether this host does not start hooks from a receive-pack, so that the gate cannot see whether a
+    /// push is still alive (the bounded form).
     pub receive_pack_is_elsewhere: bool,
-    /// Whether a repository that has no log yet may begin one at its first push.
+    /// Whether the first push may create the log of a repository that has none.
     pub init_at_first_push: bool,
-    /// Whether a gate may do without its companion, the `post-receive` that records at once what a push has moved:
-    /// for hosts that have no place for it (the weaker form).
+    /// Whether the gate may work without its companion, the `post-receive` hook that records at once what a push
+    /// moved: for hosts that cannot install it (the weaker form).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub companion_is_optional: bool,
-    /// Where each decision is sent besides the log: the local syslog or journald, or a socket.
+    /// Where decisions are sent besides the log: the local syslog or journald, or a socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syslog: Option<Syslog>,
 }
 
-/// A listener for decisions.
+/// A destination for decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Syslog {
-    /// Whichever of journald and syslog this machine has.
+    /// journald or syslog, whichever this machine has.
     Local,
     /// The datagram socket at this path.
     Socket(String),
 }
 
-/// Where nothing is configured.
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -188,7 +187,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The fence that `name` belongs to, if it is guarded at all.
+    /// The fence that guards `name`, if any.
     pub fn fence_of(&self, name: &RefName) -> Option<&Rules> {
         self.fences.iter().find(|rules| rules.guards(name))
     }
@@ -198,19 +197,19 @@ impl Settings {
         self.fences.iter().any(|rules| rules.mode == Mode::Enforce)
     }
 
-    /// Whether no fence does anything.
+    /// Whether every fence is off.
     pub fn are_all_off(&self) -> bool {
         self.fences.iter().all(|rules| rules.mode == Mode::Off)
     }
 
-    /// The rules of the fence called `name`.
+    /// The rules of fence `name`.
     pub fn rules(&self, name: &FenceName) -> Option<&Rules> {
         self.fences.iter().find(|rules| rules.fence == *name)
     }
 }
 
-/// Whole numbers: settings are compared with what was read back from the log, and fractions of
-/// seconds do not come back to the last bit.
+/// Whole numbers, because settings are compared with those read back from the log, and fractions of
+/// seconds do not round-trip exactly.
 fn as_milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     milliseconds(*duration).serialize(serializer)
 }
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ref_belongs_to_the_first_fence_that_guards_it_and_leases_to_none() {
+    fn ref_belongs_to_the_first_fence_that_guards_it_and_leases_to_none() {
         let settings = settings();
         for (name, fence) in [
             ("refs/heads/main", Some("repo")),
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_come_without_a_token_has_fewer_by_trailer() {
+    fn fewer_trailers_count_for_pushers_who_need_no_token() {
         let exempt = vec!["anna".to_owned()];
         let named = Rules { exempt, ..Rules::for_repo() };
         let both = Rules { tokenless: true, ..named.clone() };
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_is_admitted_only_where_the_setting_says_so() {
+    fn token_equal_to_the_mark_is_admitted_only_by_at_or_above() {
         let five = Token::parse(b"5").unwrap();
         let mark = Mark::from(five);
         assert!(!Accept::Above.admits(five, mark));

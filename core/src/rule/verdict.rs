@@ -1,48 +1,47 @@
-//! Why a push is refused, in words and as a code.
+//! Why a push is refused, as a message and as a code.
 //!
-//! A refusal is a variant of [`Reject`], with its sentence, and one arm of [`Reject::facts`].
+//! Each refusal is a variant of [`Reject`], with its message, and one arm of [`Reject::facts`].
 
 use crate::{Code, FenceName, LeaseId, Mark, ObjectId, RefName, Token, TokenKind, text};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
-/// Who holds a lease, for those who would have liked to.
+/// The holder of a lease, as shown to a pusher that wanted it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldBy {
-    /// What its owner calls itself.
+    /// The name its owner gave.
     pub owner: String,
-    /// The ownership.
+    /// The id of this ownership.
     pub lease: LeaseId,
     /// Its token.
     pub token: Token,
-    /// For how long, unless it is renewed.
+    /// The time left unless the lease is renewed.
     pub left_ms: u64,
 }
 
-/// A ref that is not where a push says it is.
+/// A ref whose value is not what a push claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedRef {
     /// As the pusher names it.
     pub name: RefName,
-    /// What it is at.
+    /// Its value.
     pub now: Option<ObjectId>,
-    /// What the pusher says it is at; `none` where that is nothing.
+    /// The value that the pusher claims; `none` for a ref that does not exist.
     pub claimed: String,
 }
 
 impl fmt::Display for MovedRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = |id: &str| if id == "none" { "is not there".to_owned() } else { format!("is at {id}") };
-        let now = at(self.now.as_ref().map_or("none", ObjectId::as_str));
-        let claimed = at(&self.claimed);
-        write!(f, "ref '{}' {now}, but this push says that it {claimed}: another push was faster", self.name)
+        let now = self.now.as_ref().map_or("does not exist".to_owned(), |id| format!("is at {id}"));
+        let claimed = if self.claimed == "none" { "not to exist".to_owned() } else { format!("at {}", self.claimed) };
+        write!(f, "ref '{}' {now}, but the push expects it {claimed}: another push was faster", self.name)
     }
 }
 
-/// A refusal. Its `Display` is the sentence for people.
+/// A refusal. Its `Display` is the message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reject {
-    /// A newer token has moved refs here.
+    /// A newer token has written here.
     #[error("token {token} is not above {mark}, the mark of fence '{fence}'")]
     Stale {
         /// The fence.
@@ -51,23 +50,23 @@ pub enum Reject {
         token: Token,
         /// The fence's mark.
         mark: Mark,
-        /// The kind of tokens that it takes, where that is decided.
+        /// The kind of tokens that the fence takes, if decided.
         kind: Option<TokenKind>,
     },
-    /// No token for a fence that wants one.
+    /// No token for a fence that requires one.
     #[error("the push moves refs of fence '{fence}' and carries no token for it{}", of_ref(.name))]
     Missing {
         /// The fence.
         fence: FenceName,
-        /// Where trailers were looked for: the ref that has none.
+        /// The ref without a token, if trailers were searched.
         name: Option<RefName>,
     },
-    /// Something in the push cannot be read.
+    /// Something in the push is malformed.
     #[error("{why}")]
     Malformed {
         /// What, and what was expected.
         why: String,
-        /// Whether it is a token.
+        /// Whether it is the token.
         is_token: bool,
     },
     /// Two different tokens.
@@ -75,7 +74,7 @@ pub enum Reject {
     Ambiguous {
         /// The fence.
         fence: FenceName,
-        /// Both.
+        /// The two tokens.
         tokens: (Token, Token),
     },
     /// Too far above the mark.
@@ -90,17 +89,17 @@ pub enum Reject {
         /// `fence.maxJump`.
         limit: u64,
     },
-    /// The wait ran out.
+    /// The wait timed out.
     #[error("{}", busy(.fence.as_ref(), .holder, *.waited))]
     Busy {
-        /// The fence, where it is one fence's slot that is taken.
+        /// The fence whose slot is occupied; `None` if it is the lock.
         fence: Option<FenceName>,
-        /// Who is in the way: the push in the slot, or the lock and whoever holds it.
+        /// What the push waited for: the push in the slot, or the lock and its holder.
         holder: String,
-        /// For how long.
+        /// How long it waited.
         waited: Duration,
     },
-    /// A ref is not where the push says it is. Git would decline it too, but only after the gate.
+    /// A ref does not have the value that the push claims. Git would decline it too, but only after the gate.
     #[error("{moved}")]
     Moved {
         /// The fence.
@@ -113,54 +112,54 @@ pub enum Reject {
     Nested {
         /// The fence.
         fence: FenceName,
-        /// Whether the parent is its own receive-pack: the hook runs twice in one push.
+        /// Whether that parent is its own receive-pack: the hook ran twice in one push.
         twice: bool,
     },
-    /// No receive-pack above this hook, or it is gone.
+    /// No receive-pack among the ancestors of this hook, or it has exited.
     #[error("{why}")]
     Unseen {
-        /// What was looked for.
+        /// What was not found.
         why: String,
     },
-    /// No lease where the fence has granted one.
-    #[error("fence '{fence}' is written under a lease: {why}")]
+    /// The fence takes tokens of leases, and the push lacks something of its lease.
+    #[error("fence '{fence}' requires a lease: {why}")]
     LeaseRequired {
         /// The fence.
         fence: FenceName,
         /// What is missing.
         why: String,
     },
-    /// Somebody has it.
+    /// Another holder has the lease.
     #[error("the lease of fence '{fence}' is held by {}, with token {}, for another {} s", text::in_quotes(&.by.owner), .by.token, .by.left_ms.div_ceil(1000))]
     LeaseHeld {
         /// The fence.
         fence: FenceName,
-        /// Who.
+        /// The holder.
         by: Box<HeldBy>,
     },
-    /// Somebody else has it, or nobody.
-    #[error("the lease of fence '{fence}' is not this run's any more: {now}")]
+    /// The pusher no longer holds the lease: another does, or nobody.
+    #[error("the lease of fence '{fence}' is no longer held by this run: {now}")]
     LeaseLost {
         /// The fence.
         fence: FenceName,
-        /// Who has it now.
+        /// Who holds it now.
         now: String,
     },
-    /// Not a move that is allowed.
-    #[error("the lease of fence '{fence}' stays as it is: {why}")]
+    /// A change of the lease that is not allowed.
+    #[error("the lease of fence '{fence}' was not changed: {why}")]
     LeaseInvalid {
         /// The fence.
         fence: FenceName,
         /// Why.
         why: String,
     },
-    /// A lease where the fence takes tokens of another kind.
-    #[error("fence '{fence}' takes tokens of its own, and grants no leases")]
+    /// A lease on a fence that takes tokens of its own.
+    #[error("fence '{fence}' takes tokens of its own and grants no leases")]
     OwnTokens {
         /// The fence.
         fence: FenceName,
     },
-    /// The fence's own files or settings.
+    /// The fence's own files or settings are unusable.
     #[error("{what}")]
     Broken {
         /// What failed, with the file's or the setting's name.
@@ -171,12 +170,12 @@ pub enum Reject {
 }
 
 impl Reject {
-    /// A push that cannot be read, and why.
+    /// A malformed push, and why.
     pub fn malformed(why: impl Into<String>) -> Reject {
         Reject::Malformed { why: why.into(), is_token: false }
     }
 
-    /// A token that cannot be read, and why.
+    /// A malformed token, and why.
     pub fn malformed_token(why: impl Into<String>) -> Reject {
         Reject::Malformed { why: why.into(), is_token: true }
     }
@@ -186,29 +185,29 @@ impl Reject {
         self.facts().code
     }
 
-    /// The fence that refused, where it was one.
+    /// The fence that refused, if it was a fence.
     pub fn fence(&self) -> Option<&FenceName> {
         self.facts().fence
     }
 
-    /// What to do now.
+    /// What the pusher should do.
     pub fn hint(&self) -> Cow<'_, str> {
         self.facts().hint
     }
 
-    /// Whether the push may be tried again with the same token: as it is, or after a fetch.
+    /// Whether the push may be retried with the same token: unchanged, or after a fetch.
     pub fn is_retryable(&self) -> bool {
         self.code().is_retryable()
     }
 
-    /// Whether it is about the lease itself. Such a refusal stands where a fence only observes, too: a
-    /// lease that two may have is none, and without any gate git would refuse the same push.
+    /// Whether it is about the lease itself. Such a refusal is enforced in observe mode too: a lease that two
+    /// can hold protects nothing, and without a gate git would refuse the same push.
     pub fn is_about_the_lease(&self) -> bool {
         self.code().is_about_the_lease()
     }
 
-    /// The token and the mark that were compared, where it is about that. For a grant they are not
-    /// the push's and the fence's own: there the mark is what the next token is counted from.
+    /// The token and the mark that were compared, if any. For a grant they are not the push's token and the
+    /// fence's mark: the mark is then what the next token is counted from.
     pub fn compared(&self) -> Option<(Token, Mark)> {
         match self {
             Reject::Stale { token, mark, .. } | Reject::Jump { token, mark, .. } => Some((*token, *mark)),
@@ -216,7 +215,7 @@ impl Reject {
         }
     }
 
-    /// What there is to say of each refusal besides its sentence: code, fence, hint.
+    /// What each refusal has besides its message: code, fence, hint.
     fn facts(&self) -> Facts<'_> {
         match self {
             Reject::Stale { fence, token, mark, kind } => {
@@ -224,30 +223,30 @@ impl Reject {
             }
             Reject::Missing { fence, .. } => Facts::of(Code::Missing, fence, without_token(fence)),
             Reject::Malformed { is_token: false, .. } => {
-                Facts::of(Code::Malformed, None, "nothing was written. Mend what the line above names, and push again")
+                Facts::of(Code::Malformed, None, "nothing was written. Fix what the error names, and push again")
             }
             Reject::Malformed { is_token: true, .. } => Facts::of(
                 Code::Malformed,
                 None,
-                "nothing was written. Tokens are whole numbers from 1 up, as in  -o fence-token=42",
+                "nothing was written. A token is a whole number, 1 or more, as in  -o fence-token=42",
             ),
             Reject::Ambiguous { fence, .. } => {
-                Facts::of(Code::Ambiguous, fence, "send one token for each fence, as an option or as a trailer")
+                Facts::of(Code::Ambiguous, fence, "send one token per fence, as a push option or as a trailer")
             }
-            Reject::Jump { fence, .. } => {
-                Facts::of(Code::Jump, fence, "check where the token comes from; fence.maxJump sets the limit")
-            }
-            Reject::Busy { fence, .. } => Facts::of(
-                Code::Busy,
-                fence.as_ref(),
-                "nothing was written. The same push with the same token may be tried again",
+            Reject::Jump { fence, .. } => Facts::of(
+                Code::Jump,
+                fence,
+                "check where the token comes from. The limit is the setting  fence.maxJump",
             ),
-            // The one code that says "try again", and for the same reason: others write here, nothing is spent.
+            Reject::Busy { fence, .. } => {
+                Facts::of(Code::Busy, fence.as_ref(), "nothing was written. Push again with the same token")
+            }
+            // Busy is the one retryable code, and the reason is the same: another push writes here, no token is spent.
             Reject::Moved { fence, .. } => {
-                Facts::of(Code::Busy, fence, "nothing was written. Fetch, and push again; the same token may be used")
+                Facts::of(Code::Busy, fence, "nothing was written. Fetch, and push again with the same token")
             }
             Reject::Nested { fence, twice: false } => {
-                Facts::of(Code::Nested, fence, "push after the outer push has ended, for instance from post-receive")
+                Facts::of(Code::Nested, fence, "push after the outer push has ended, for example from post-receive")
             }
             Reject::Nested { fence, twice: true } => {
                 Facts::of(Code::Nested, fence, "keep one of the two:  hooks/pre-receive  or the one in its dispatcher")
@@ -255,32 +254,34 @@ impl Reject {
             Reject::Unseen { .. } => Facts::of(
                 Code::Unseen,
                 None,
-                "where the host starts hooks elsewhere (GitLab), set  fence.receivePack = none",
+                "if this host starts hooks elsewhere (GitLab), set  fence.receivePack = none",
             ),
             Reject::LeaseRequired { fence, .. } => Facts::of(
                 Code::LeaseRequired,
                 fence,
                 format!(
-                    "run the work under a lease,  git fence run -- COMMAND,  or push with  git fence push. {WHO_CHANGES}"
+                    "run the work under a lease with  git fence run -- COMMAND,  or push with  git fence push. {WHO_CHANGES}"
                 ),
             ),
             Reject::LeaseHeld { fence, .. } => Facts::of(
                 Code::LeaseHeld,
                 fence,
-                "nothing was written. Leave it to its holder, or wait:  git fence run --if-held wait",
+                "nothing was written. Skip this run, or wait:  git fence run --if-held wait",
             ),
             Reject::LeaseLost { fence, .. } => Facts::of(
                 Code::LeaseLost,
                 fence,
-                "nothing was written. Stop: another run may have gone on from here. To start over,  git fence acquire",
+                "nothing was written. Stop: another run may have continued from here. To start over, run  git fence acquire",
             ),
             Reject::LeaseInvalid { fence, .. } => {
-                Facts::of(Code::LeaseInvalid, fence, "nothing was written. Leases are moved by  git fence")
+                Facts::of(Code::LeaseInvalid, fence, "nothing was written. Use  git fence  to change leases")
             }
             Reject::OwnTokens { fence } => Facts::of(
                 Code::LeaseInvalid,
                 fence,
-                format!("nothing was written. Push with a token from where the others get theirs. {WHO_CHANGES}"),
+                format!(
+                    "nothing was written. Push with a token from where the other pushers get theirs. {WHO_CHANGES}"
+                ),
             ),
             Reject::Broken { mend, .. } => Facts::of(Code::Broken, None, mend),
         }
@@ -301,12 +302,12 @@ impl<'a> Facts<'a> {
 }
 
 /// Who may change the kind of tokens that a fence takes, and how.
-const WHO_CHANGES: &str = "Only the server's operator changes that:  git-fence-hook tokens";
+const WHO_CHANGES: &str = "Only the server's operator can change this:  git-fence-hook tokens";
 
-/// What to do with a token that is too old. Nobody is sent from one kind of tokens to the other.
+/// What to do about a token that is too old. A hint never sends a pusher from one kind of tokens to the other.
 fn too_old(has_written: bool, kind: Option<TokenKind>) -> String {
     let what = if has_written {
-        "this token has written here already, and writes once"
+        "this token has already written here, and each token writes only once"
     } else {
         "a newer run has written here: stop"
     };
@@ -324,21 +325,21 @@ fn without_token(fence: &FenceName) -> String {
 }
 
 fn of_ref(name: &Option<RefName>) -> String {
-    name.as_ref().map_or(String::new(), |name| format!(": none in what '{name}' moves to"))
+    name.as_ref().map_or(String::new(), |name| format!(": no trailer in what '{name}' moves to"))
 }
 
 fn busy(fence: Option<&FenceName>, holder: &str, waited: Duration) -> String {
     let waited = waited.as_secs_f64();
     match fence {
-        Some(_) => format!("waited {waited:.1} s for {holder}, whose refs are still moving"),
-        None => format!("waited {waited:.1} s, and {holder}"),
+        Some(_) => format!("timed out after {waited:.1} s waiting for {holder}, whose refs are still moving"),
+        None => format!("timed out after {waited:.1} s: {holder}"),
     }
 }
 
 fn nested(twice: bool) -> &'static str {
     if twice {
-        "the gate ran twice for this push: it is installed twice"
+        "the gate is installed twice: it ran twice for this push"
     } else {
-        "this push comes from inside a hook of another push, which would have to end first"
+        "this push comes from inside a hook of another push and would have to wait for it"
     }
 }

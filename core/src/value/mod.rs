@@ -1,6 +1,6 @@
-//! Values: parsed once, where they come in, and trusted from then on.
+//! Values: parsed once, at the edge, and trusted from then on.
 //!
-//! Everything else is built of them. They know nothing of fences, logs or leases.
+//! Everything else is built from them. They know nothing about fences, logs or leases.
 
 pub(crate) mod length;
 pub(crate) mod names;

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The name of a fence: one path component of `[a-z0-9._-]`, at most 64 bytes.
 ///
-/// It is also a component of `refs/fence/<name>/lease`, so what git refuses in a ref is refused here.
+/// It is also a component of `refs/fence/<name>/lease`, so it must be valid in a ref name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FenceName(String);
@@ -14,7 +14,7 @@ pub struct FenceName(String);
 /// Why a text is not the name of a fence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} is not a fence's name: 1 to 64 of a-z, 0-9, '.', '_' and '-', not starting with '.' or '-', without '..', not ending in '.' or '.lock'"
+    "{0} is not a valid fence name: use 1 to 64 of a-z, 0-9, '.', '_' and '-', not starting with '.' or '-', without '..', not ending in '.' or '.lock'"
 )]
 pub struct FenceNameError(String);
 
@@ -67,16 +67,16 @@ impl fmt::Display for FenceName {
     }
 }
 
-/// The full name of a ref, byte for byte as git has it.
+/// The full name of a ref, byte for byte as in git.
 ///
-/// Names need not be UTF-8. As text, what would not show as itself stands as `\xNN`, and can be
-/// read back: a record of a ref is always a record of exactly that ref.
+/// Names need not be UTF-8. In text, bytes that cannot be shown are escaped as `\xNN`, which can be read
+/// back: a record of a ref always identifies exactly that ref.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RefName(Vec<u8>);
 
 impl RefName {
-    /// A name as git gave it. Whether git would accept it is for the rim to check.
+    /// A name from git. Whether git would accept it is for the caller to check.
     pub fn new(name: impl Into<Vec<u8>>) -> RefName {
         RefName(name.into())
     }
@@ -86,18 +86,18 @@ impl RefName {
         &self.0
     }
 
-    /// Longer than the path of any file: no ref is called that, and nobody should have to read it.
+    /// Whether it is longer than any file's path, so that no such ref can exist.
     pub fn is_too_long(&self) -> bool {
         self.0.len() > 4096
     }
 
-    /// Whether this is where leases live: `refs/fence/…`, never guarded by any fence. A ref that is
-    /// called `refs/fence` would leave no room for them.
+    /// Whether the ref is in the namespace of leases, `refs/fence/…`, which no fence guards. That includes
+    /// `refs/fence` itself: a ref of that name would leave no room for leases.
     pub fn is_lease(&self) -> bool {
         self.0.strip_prefix(b"refs/fence").is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     }
 
-    /// Whether each worktree has a ref of this name of its own.
+    /// Whether each worktree has its own ref of this name.
     pub fn is_per_worktree(&self) -> bool {
         [&b"refs/bisect/"[..], b"refs/worktree/", b"refs/rewritten/"].iter().any(|prefix| self.0.starts_with(prefix))
     }
@@ -107,7 +107,9 @@ impl TryFrom<String> for RefName {
     type Error = String;
 
     fn try_from(name: String) -> Result<RefName, String> {
-        text::unescape(&name).map(RefName).ok_or_else(|| format!("'{name}' has a backslash that is no \\xNN"))
+        text::unescape(&name)
+            .map(RefName)
+            .ok_or_else(|| format!("'{name}' has a backslash that is not part of an \\xNN"))
     }
 }
 
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_name_is_one_safe_component() {
+    fn fence_name_is_one_safe_path_component() {
         for good in ["repo", "a", "deploy-1", "x.y_z", &"a".repeat(64)] {
             assert!(FenceName::parse(good.as_bytes()).is_ok(), "{good}");
         }
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ref_name_survives_json_byte_for_byte() {
+    fn ref_name_survives_json_byte_for_byte() {
         let name = RefName::new(*b"refs/heads/\xff\xfe");
         let json = serde_json::to_string(&name).unwrap();
         assert_eq!(json, r#""refs/heads/\\xff\\xfe""#);

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The id of an object that is there: 40 (SHA-1) or 64 (SHA-256) lower-case hexadecimal digits.
+/// The id of an object: 40 (SHA-1) or 64 (SHA-256) lower-case hexadecimal digits.
 ///
-/// The null id is not one of them: "no object" is `Option::None`.
+/// Never the null id: "no object" is `Option::None`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ObjectId(Box<str>);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_hashes_are_read_and_null_is_nothing() {
+    fn ids_of_both_hashes_are_read_and_the_null_id_is_none() {
         for len in [40, 64] {
             assert_eq!(ObjectId::parse("a".repeat(len).as_bytes()).unwrap().unwrap().as_str().len(), len);
             assert_eq!(ObjectId::parse("0".repeat(len).as_bytes()), Ok(None));

@@ -1,32 +1,32 @@
-//! What git tells a pre-receive hook on its standard input.
+//! The standard input of a pre-receive hook.
 
 use crate::{ObjectId, RefName, text};
 
-/// One line of it: the pusher wants `name` to go from `claimed` to `new`.
+/// One line of it: the pusher asks to move `name` from `claimed` to `new`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefUpdate {
-    /// The ref, as the pusher names it.
+    /// The ref, by the name that the pusher used.
     pub name: RefName,
-    /// What the pusher says the ref is at. Git shows it to the hook unchecked: it can be a lie.
+    /// The old value that the pusher claims. Git passes it to the hook unchecked, so it can be false.
     pub claimed: Option<ObjectId>,
-    /// What it is to become; `None` deletes it.
+    /// The new value; `None` deletes the ref.
     pub new: Option<ObjectId>,
 }
 
-/// Everything one push asks for, in its order.
+/// All commands of one push, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Push {
     /// The commands.
     pub commands: Vec<RefUpdate>,
 }
 
-/// Why the input is not a push.
+/// Why the input is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
-    /// Git runs the hook for one ref at least: somebody else has read the list.
-    #[error("the list of refs from git is empty: another hook has read it, or git was cut off")]
+    /// Git runs the hook only with at least one ref, so another program has read the list.
+    #[error("the list of refs from git is empty: another hook has read it, or git was interrupted")]
     Empty,
-    /// The last line has no end: whatever wrote it was cut off.
+    /// The last line has no line feed: the writer was interrupted.
     #[error("the list of refs from git ends in the middle of line {0}")]
     Truncated(usize),
     /// A line that is not `old new name`.
@@ -34,13 +34,13 @@ pub enum PushError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// The line, made fit to be shown.
+        /// The line, made safe to show.
         text: String,
     },
 }
 
 impl Push {
-    /// Reads `<old> SP <new> SP <ref> LF` lines. Ref names may hold any byte but the line feed.
+    /// Reads `<old> SP <new> SP <ref> LF` lines. Ref names may contain any byte except the line feed.
     pub fn parse(input: &[u8]) -> Result<Push, PushError> {
         let Some(lines) = input.strip_suffix(b"\n") else {
             let whole_lines = input.iter().filter(|b| **b == b'\n').count();
@@ -57,7 +57,7 @@ impl RefUpdate {
     fn parse(line: &[u8]) -> Option<RefUpdate> {
         let mut fields = line.splitn(3, |b| *b == b' ');
         let (old, new) = (fields.next()?, fields.next()?);
-        // One repository has one hash.
+        // A repository uses one hash function.
         if old.len() != new.len() {
             return None;
         }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_and_mangled_input_is_no_push() {
+    fn truncated_and_mangled_input_is_refused() {
         let whole = line("refs/heads/a") + &line("refs/heads/b");
         for cut in 1..whole.len() {
             let read = Push::parse(&whole.as_bytes()[..cut]);

@@ -1,15 +1,15 @@
-//! Text from outside, made fit to be shown.
+//! Text from outside, made safe to show.
 //!
-//! People's terminals and language models read what the gate prints and records. What a pusher
-//! sent is data there: cut to a sane length, kept on one line, with nothing in it that moves a
-//! cursor, changes a colour, reorders or hides letters.
+//! Terminals and language models read what the gate prints and records. What a pusher sent must stay data
+//! there: short, on one line, and without anything that moves a cursor, changes a colour, or reorders or
+//! hides letters.
 
 use std::fmt::Write as _;
 
 /// `bytes` as one line of at most `most` characters, without control and invisible characters.
 pub fn one_line(bytes: &[u8], most: usize) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let mut shown = text.chars().filter(|c| !is_unfit(*c));
+    let mut shown = text.chars().filter(|c| !is_unsafe(*c));
     let mut line: String = shown.by_ref().take(most).collect();
     if shown.next().is_some() {
         line.push('…');
@@ -17,25 +17,25 @@ pub fn one_line(bytes: &[u8], most: usize) -> String {
     line
 }
 
-/// `bytes` in single quotes, as one short line: how a refused value is repeated to whoever sent it.
+/// `bytes` in single quotes, as one short line: for showing a refused value to its sender.
 pub fn quoted(bytes: &[u8]) -> String {
     in_quotes(&one_line(bytes, 60))
 }
 
-/// `text` in single quotes that it cannot close itself.
+/// `text` in single quotes, with quotes and backslashes escaped.
 pub fn in_quotes(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// `bytes` so that every byte can be read back: what is not plain text stands as `\xNN`.
+/// `bytes` as text from which every byte can be read back: what is not plain text is escaped as `\xNN`.
 ///
-/// Git allows neither backslashes nor control characters in ref names, so for every name that can
-/// exist and is UTF-8 this is the name itself.
+/// Git allows neither backslashes nor control characters in ref names, so every valid name in UTF-8 stays
+/// as it is.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c == '\\' || is_unfit(c) {
+            if c == '\\' || is_unsafe(c) {
                 escape_bytes(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut text);
             } else {
                 text.push(c);
@@ -46,7 +46,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that [`escape`] was given, or nothing where `text` is not its work.
+/// The bytes that [`escape`] was given; `None` if `text` does not come from it.
 pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -57,7 +57,7 @@ pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
         rest = &rest[at + 4..];
     }
     bytes.extend_from_slice(rest.as_bytes());
-    // One name has one spelling: `\x+f`, `\xFF` and an escape that need not be are nobody's work.
+    // One name has one spelling: refuse `\x+f`, `\xFF` and unnecessary escapes.
     (escape(&bytes) == text).then_some(bytes)
 }
 
@@ -67,8 +67,8 @@ fn escape_bytes(bytes: &[u8], text: &mut String) {
     }
 }
 
-/// Characters that do not show as themselves: controls, joiners, direction marks, tags.
-fn is_unfit(c: char) -> bool {
+/// Characters that are not shown as themselves: controls, joiners, direction marks, tags.
+fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_moves_a_cursor_or_hides_letters_gets_through() {
+    fn control_and_invisible_characters_are_removed() {
         assert_eq!(one_line(b"a\x1b[31mb\nc\r\x07", 99), "a[31mbc");
         assert_eq!(one_line("x\u{202e}y\u{e0041}z\u{9b}".as_bytes(), 99), "xyz");
         assert_eq!(one_line(b"ok\xff", 99), "ok\u{fffd}");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_cannot_be_closed_from_inside() {
+    fn quotes_and_backslashes_inside_quotes_are_escaped() {
         assert_eq!(quoted(b"a' or \\ b"), r"'a\' or \\ b'");
     }
 
@@ -103,7 +103,7 @@ mod tests {
             &(0..=255).collect::<Vec<u8>>(),
         ] {
             let text = escape(bytes);
-            assert!(!text.chars().any(is_unfit), "{text}");
+            assert!(!text.chars().any(is_unsafe), "{text}");
             assert_eq!(unescape(&text).as_deref(), Some(bytes), "{text}");
         }
         assert_eq!(escape("refs/heads/größe".as_bytes()), "refs/heads/größe");

@@ -1,4 +1,4 @@
-//! The number that grows with every grant, and the mark it is compared with.
+//! The token, which grows with every grant, and the mark it is compared with.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,19 +11,19 @@ pub struct Token(u64);
 /// Why a text is not a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
-    /// Anything but the ten ASCII digits: signs, spaces, letters, points, other scripts' digits.
-    #[error("only the digits 0 to 9 may stand in it")]
+    /// Anything but the ten ASCII digits: signs, spaces, letters, points, digits of other scripts.
+    #[error("only the digits 0 to 9 are allowed")]
     NotDigits,
-    /// `07` and `7` must not be two spellings of one token.
+    /// `07` and `7` must not both be spellings of one token.
     #[error("it starts with a zero")]
     LeadingZero,
-    /// Zero is the mark before the first push, so no token is above it by being zero.
+    /// Zero is the mark before the first push, and a token must be above the mark.
     #[error("tokens start at 1")]
     Zero,
-    /// Above 2^63-1, where other languages' integers end.
+    /// Above 2^63-1, the largest integer of many languages.
     #[error("it is above 9223372036854775807")]
     TooLarge,
 }
@@ -32,7 +32,7 @@ impl Token {
     /// The largest token: 2^63-1.
     pub const MAX: Token = Token(i64::MAX as u64);
 
-    /// Reads the one spelling a token has: digits only, no leading zero.
+    /// Reads a token in its only spelling: digits, no leading zero.
     pub fn parse(text: &[u8]) -> Result<Token, TokenError> {
         match text {
             [] => return Err(TokenError::Empty),
@@ -52,8 +52,8 @@ impl Token {
         self.0
     }
 
-    /// Whether so few are left after this one that a counter which goes on from here soon has none. No counter
-    /// comes here by counting: somebody has written it.
+    /// Whether a counter that continues from here will soon run out of tokens. No counter gets here by counting;
+    /// somebody wrote this number.
     pub fn is_at_the_end(self) -> bool {
         Token::MAX.0 - self.0 < 1 << 32
     }
@@ -89,13 +89,13 @@ impl fmt::Display for Token {
 pub struct Mark(u64);
 
 impl Mark {
-    /// The mark after `token` moved a ref: it never goes down.
+    /// The mark after `token` moved a ref. It never goes down.
     #[must_use]
     pub fn after(self, token: Token) -> Mark {
         Mark(self.0.max(token.0))
     }
 
-    /// The mark that is this number, if it can be one: no mark is above the largest token.
+    /// The mark with this number; `None` above the largest token.
     pub fn at(n: u64) -> Option<Mark> {
         (n <= Token::MAX.0).then_some(Mark(n))
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_has_exactly_one_spelling() {
+    fn token_has_exactly_one_spelling() {
         assert_eq!(Token::parse(b"1").unwrap().get(), 1);
         assert_eq!(Token::parse(b"9223372036854775807").unwrap(), Token::MAX);
         for (text, why) in [
@@ -167,21 +167,21 @@ mod tests {
     }
 
     #[test]
-    fn the_last_tokens_are_no_place_to_count_on_from() {
+    fn only_the_last_tokens_are_at_the_end() {
         assert!(Token::MAX.is_at_the_end() && Token(Token::MAX.0 - 1).is_at_the_end());
-        // Nanoseconds since 1970, which some take for tokens, are far from there.
+        // Nanoseconds since 1970, which some use as tokens, are far below.
         assert!(!Token(4_102_444_800_000_000_000).is_at_the_end());
     }
 
     #[test]
-    fn no_mark_is_read_that_is_above_every_token() {
+    fn mark_above_every_token_is_refused() {
         for (json, is_mark) in [("0", true), ("9223372036854775807", true), ("9223372036854775808", false)] {
             assert_eq!(serde_json::from_str::<Mark>(json).is_ok(), is_mark, "{json}");
         }
     }
 
     #[test]
-    fn the_mark_never_goes_down() {
+    fn mark_never_goes_down() {
         let mark = Mark::default().after(Token(7));
         assert_eq!(mark.after(Token(3)), mark);
         assert_eq!(mark.after(Token(8)).get(), 8);

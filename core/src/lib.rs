@@ -1,27 +1,24 @@
 //! The values and pure decisions of git-fence.
 //!
-//! Nothing in here reads a file, an environment variable or a clock, and nothing blocks: what is
-//! needed comes in as a value, what was decided goes out as one. So the rules can be tested as
-//! tables, and the same functions that run in the hook can be driven by a model checker.
+//! Nothing here reads a file, an environment variable or a clock, and nothing blocks: arguments come in as values and
+//! decisions go out as values. So the rules can be tested as tables, and a model checker can drive the same functions
+//! that run in the hook.
 //!
 //! The order in which the gate calls them, always under its lock:
 //!
 //! 1. [`State`] is the fold of the log's [`Event`]s.
-//! 2. A push is settled at once, on git's own word: [`settle_as_reported`] takes the list that git gives to
-//!    `post-receive`. For a push that is over and of which git never gave word, [`settle`] compares the refs with
-//!    what the record says they were; and what a push that is still under way has moved already is found by
-//!    [`landed_so_far`]. The result is folded in: a token is spent if a ref moved, and only then.
-//!    Where a lease's ref is not where the log has it, [`Fence::lease_found`] is what to take down first.
-//! 3. [`decide`] judges the new push against the marks. It may say "wait": somebody's refs are
-//!    still moving.
-//!    What it asks of leases is judged by [`judge_lease`].
-//!    What of that is only observed is said by [`Enforcement`].
-//! 4. [`outdated`] says whether one of its refs is elsewhere than the pusher says: git would decline it.
-//! 5. An admitted push becomes an [`InFlight`] record, and from then on occupies its fences.
+//! 2. Earlier pushes are settled. Normally git's own report settles a push at once: [`settle_as_reported`] takes the
+//!    list that git gives to `post-receive`. For a push that is over without a report, [`settle`] compares the refs
+//!    with the recorded values; [`landed_so_far`] finds what a push that is still in flight has moved already. The
+//!    result is folded in: a token is spent only if a ref moved. If a lease's ref is not where the log says,
+//!    [`Fence::lease_found`] is recorded first.
+//! 3. [`decide`] judges the new push against the marks. It may answer "wait": refs of another push are still moving.
+//!    [`judge_lease`] judges what the push asks of leases, and [`Enforcement`] which refusals are only observed.
+//! 4. [`outdated`] tells whether a ref does not have the value that the pusher claims: git would decline the push.
+//! 5. An admitted push becomes an [`InFlight`] record, which occupies its fences from then on.
 //!
-//! What this crate does not guarantee: that the caller holds the lock, reads refs the way that
-//! survives a concurrent `git pack-refs`, or syncs the log before it answers. That is the rim's
-//! work, in `hook/`.
+//! What this crate does not guarantee: that the caller holds the lock, reads refs in a way that survives a concurrent
+//! `git pack-refs`, or syncs the log before it answers. That is the job of `hook/`.
 //!
 //! ```
 //! use git_fence_core::{decide, Claim, Decision, Rules, Stamp, State, Token};

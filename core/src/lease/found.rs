@@ -1,24 +1,24 @@
-//! A lease whose ref is not where the log has it.
+//! Leases whose ref is not where the log says.
 
 use crate::{Fence, LeaseLine, Mark, ObjectId, Proposal, Rules, Stamp, Standing};
 
-/// A lease's ref, as somebody has found it.
+/// What was found at a lease's ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FoundLease {
-    /// There is none, although the log knows a lease.
+    /// No ref, although the log has a lease.
     Nothing,
-    /// It shows another record than the log's.
+    /// A record that is not the log's.
     Record(Proposal),
 }
 
 impl Fence<'_> {
-    /// Whether the lease's ref is where the log has it.
+    /// Whether the lease's ref is where the log says.
     pub fn lease_is_at(&self, commit: Option<&ObjectId>) -> bool {
         self.lease.and_then(|known| known.commit.as_ref()) == commit
     }
 
-    /// The line that stamps a lease anew which was last heard of in the future: the clock was ahead then, and
-    /// the machine has been booted since. Without it the lease would be held until the clock has caught up.
+    /// The line that gives a new stamp to a lease whose last stamp is in the future: the clock was ahead then, and
+    /// the machine has rebooted since. Without it the lease would be held until the clock catches up.
     pub fn lease_restamped(&self, rules: &Rules, now: &Stamp, pusher: &str) -> Option<LeaseLine> {
         let known = self.lease.filter(|known| known.is_held() && known.heard.is_ahead_of(now))?;
         let since = if known.since.is_ahead_of(now) { now } else { &known.since };
@@ -32,11 +32,10 @@ impl Fence<'_> {
         })
     }
 
-    /// The line that takes down what was `found`; from there on it counts.
+    /// The line that records what was `found`; from then on it counts.
     ///
-    /// A lease that was there before the gate is heard of for the first time now. One that was set
-    /// back on the server keeps nobody's token from being too old: the mark remembers how far the
-    /// counter had come.
+    /// For a lease that is older than the gate, this counts as its first heartbeat. A lease that was set back
+    /// on the server makes no stale token valid again: the mark keeps how far the counter had come.
     pub fn lease_found(&self, rules: &Rules, found: FoundLease, now: &Stamp, pusher: &str) -> Option<LeaseLine> {
         let line = |standing, mark: Mark| LeaseLine {
             fence: rules.fence.clone(),
@@ -106,19 +105,19 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_found_the_counter_never_goes_back() {
+    fn counter_never_goes_back_whatever_is_found() {
         for (known, mark, found, marks, next) in [
-            // There before the gate.
+            // The lease is older than the gate.
             (None, 0, record(1, 5), 4, 6),
             (None, 9, record(1, 5), 9, 10),
-            // The line of a step was lost with the machine.
+            // The log line of a change was lost in a crash.
             (Some((1, 5)), 4, record(1, 6), 5, 7),
             (Some((1, 5)), 4, record(2, 6), 5, 7),
-            // Set back on the server.
+            // The ref was set back on the server.
             (Some((2, 6)), 5, record(1, 5), 6, 7),
             (Some((2, 6)), 5, record(1, 6), 6, 7),
             (Some((2, 6)), 5, record(2, 5), 6, 7),
-            // Removed.
+            // The ref was removed.
             (Some((2, 6)), 5, FoundLease::Nothing, 5, 7),
             (None, 5, FoundLease::Nothing, 5, 6),
         ] {
@@ -131,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_from_the_future_is_stamped_anew_and_no_other() {
+    fn only_a_lease_from_the_future_gets_a_new_stamp() {
         let repo = FenceName::repo();
         let booted = |seconds: u64| Stamp { boot: "later".to_owned(), uptime_ms: 1, unix_ms: seconds * 1000 };
         let restamped = |state: &State, now: &Stamp| state.fence(&repo).lease_restamped(&Rules::for_repo(), now, "x");
-        // Since 1, heard of at 2.
+        // Held since 1, last heartbeat at 2.
         let mut state = after(Some((1, 5)), 4, FoundLease::Nothing);
         for now in [booted(2), booted(9), at(2)] {
             assert_eq!(restamped(&state, &now), None, "{now:?}");
@@ -146,13 +145,13 @@ mod tests {
         assert_eq!((&line.standing.since, &line.standing.heard), (&booted(0), &booted(0)));
         state.apply(2, "", &Event::LeaseFound(line)).unwrap();
         let lease = state.fence(&repo).lease.unwrap();
-        assert_eq!(lease.heard, booted(0), "what was heard later by a wrong clock counts no more");
+        assert_eq!(lease.heard, booted(0), "a later stamp of a wrong clock no longer counts");
         assert_eq!((lease.lease.token.get(), state.fence(&repo).mark.get()), (5, 4));
         assert_eq!(restamped(&state, &booted(0)), None);
     }
 
     #[test]
-    fn what_is_found_is_heard_of_now_and_a_known_owner_keeps_its_time() {
+    fn found_lease_is_renewed_now_and_a_known_owner_keeps_its_start() {
         let repo = FenceName::repo();
         for (known, since) in [(None, 9), (Some((2, 5)), 9), (Some((1, 5)), 1)] {
             let state = after(known, 0, record(1, 6));
@@ -161,7 +160,7 @@ mod tests {
             assert!(state.fence(&repo).lease_is_at(oid("c").as_ref()));
         }
         let gone = after(Some((2, 6)), 5, FoundLease::Nothing);
-        assert_eq!(gone.fence(&repo).lease.unwrap().heard, at(2), "whose ref is gone has said nothing");
+        assert_eq!(gone.fence(&repo).lease.unwrap().heard, at(2), "a missing ref is not a heartbeat");
         assert!(gone.fence(&repo).lease_is_at(None));
     }
 }

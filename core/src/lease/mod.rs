@@ -1,14 +1,14 @@
-//! Leases: what one is, how it is written into a commit, and which moves of it are allowed to whom.
+//! Leases: what they are, how they are written into commits, and who may change them how.
 //!
-//! For every store and for both sides: the gate judges with [`judge`], and the client asks the same questions first.
-//! Nothing in here reads a clock, draws a random number or knows where a lease is kept.
+//! The same for every store and for both sides: the gate decides with [`judge`], and the client applies the same rules
+//! first. Nothing here reads a clock, draws a random number or knows where a lease is kept.
 //!
-//! [`value`] and [`secret`] are the values, [`record`] the lease and its heartbeat as messages of commits (their
-//! [`trailers`] are read to the letter), [`part`] the refs they lie in; [`standing`] is a lease as the gate knows it and what a
-//! push asks of it, and [`found`] one whose ref is not where the log has it.
+//! [`value`] and [`secret`] are the values; [`record`] the lease and its heartbeat as commit messages, whose
+//! [`trailers`] are parsed strictly; [`part`] the refs they are in; [`standing`] a lease as the gate knows it and what
+//! a push asks of it; [`found`] a lease whose ref is not where the log says.
 //!
-//! [`store`] is the seam where stores differ, [`snapshot`] what one shows; [`taking`] and [`pushing`] are the two protocols of
-//! the client, as state machines.
+//! [`store`] is the interface of lease stores, [`snapshot`] what a store returns; [`taking`] and [`pushing`] are the
+//! two protocols of the client, as state machines.
 
 pub(crate) mod found;
 #[cfg(test)]

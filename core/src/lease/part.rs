@@ -1,16 +1,16 @@
-//! The refs that a lease lives in.
+//! The refs of a lease.
 
 use crate::{FenceName, RefName};
 
 /// What a ref below `refs/fence/` is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeasePart {
-    /// `refs/fence/<name>/lease`: who owns it.
+    /// `refs/fence/<name>/lease`: the owner and the token.
     Lease,
     /// `refs/fence/<name>/beat`: the heartbeat.
     Beat,
-    /// `refs/fence/<name>/lease/ask`: a ref that cannot be where the lease is. To push to it is to
-    /// ask whether the lease is free, and changes nothing, with a gate or without.
+    /// `refs/fence/<name>/lease/ask`: a ref that cannot exist beside the lease. A push to it asks whether the
+    /// lease is free and changes nothing, with or without a gate.
     Ask,
 }
 
@@ -25,7 +25,7 @@ impl LeasePart {
         RefName::new(format!("refs/fence/{fence}/{part}"))
     }
 
-    /// Which fence's lease `name` is part of, and which part.
+    /// The fence whose lease `name` belongs to, and which part of it `name` is.
     pub fn in_name(name: &RefName) -> Option<(FenceName, LeasePart)> {
         let rest = name.as_bytes().strip_prefix(b"refs/fence/")?;
         let slash = rest.iter().position(|b| *b == b'/')?;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_refs_of_a_lease_are_known_by_name() {
+    fn refs_of_a_lease_are_recognized_by_name() {
         for part in [LeasePart::Lease, LeasePart::Beat, LeasePart::Ask] {
             let name = part.of(&FenceName::repo());
             assert_eq!(LeasePart::in_name(&name), Some((FenceName::repo(), part)));

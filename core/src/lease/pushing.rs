@@ -1,164 +1,164 @@
-//! Pushing under a lease, as a state machine: the lease moves together with the refs, and a lost answer is settled.
+//! Pushing under a lease, as a state machine: the lease moves together with the refs, and a lost reply is settled.
 //!
-//! That the lease still shows the version before a lost push does not mean that the push failed: it can land seconds
-//! later. So the lease is advanced by a compare-and-swap from that version. If this succeeds, the lost push did not land
-//! and never will; if it fails, what stands there says what became of it.
+//! When the reply to a push is lost and the lease is still at its old version, the push has not necessarily failed: it
+//! can land seconds later. So the lease is advanced by a compare-and-swap from that version. If the swap succeeds, the
+//! lost push did not land and never will; if it fails, the current version of the lease tells what happened.
 //!
-//! [`Pushing::step`] is given what was learned, and says what to write down and what to do next. What it says to write
-//! down must be on disk before anything else is done: whoever dies in between finds out from there.
+//! [`Pushing::step`] takes an answer and returns what to write down and what to do next. What is written down must be
+//! on disk before the next action, so that a run that is killed in between can be resumed from there.
 
 use crate::{Code, LeaseId, StoredLease, SwapRefused, Version};
 
 /// What the holder's push does with its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HolderMove {
-    /// On to the next token.
+    /// Advance to the next token.
     Advance,
-    /// Give it back.
+    /// Release the lease.
     Release,
 }
 
-/// How far a push under a lease has come.
+/// The state of a push under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pushing {
     wanted: HolderMove,
-    /// What the push whose answer was lost does with the lease: this one, or one before it.
+    /// What the push whose reply was lost does with the lease: this push or an earlier one.
     lost: HolderMove,
     stage: Stage,
 }
 
-/// What is being waited for.
+/// What the machine is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
-    /// The answer to the push.
+    /// The reply to the push.
     Sending,
-    /// What stands there after a refusal that a lost lease may have caused.
+    /// The lease, read after a refusal that a lost lease may have caused.
     Checking,
-    /// The answer to the swap that settles a lost push.
+    /// The reply to the swap that settles a lost push.
     Settling(Whose),
-    /// What stands there after that swap was refused.
+    /// The lease, read after that swap was refused.
     ReadingBack(Whose),
-    /// Whether the lost push is in the history.
+    /// Whether the lost push is in the lease's history.
     ReadingHistory(Whose),
-    /// Whether the user's refs are where the push was to bring them.
+    /// Whether the user's refs have the values that the push was to give them.
     ReadingRefs(Became),
 }
 
 /// Which push is being settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Whose {
-    /// This one.
+    /// This push.
     Own,
-    /// One before it, of this run or of one that was killed.
+    /// An earlier push, of this run or of one that was killed.
     Earlier,
 }
 
-/// What became of a push whose answer was lost.
+/// The result of a push whose reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Became {
-    /// The lease is where the push was to bring it.
+    /// The lease is at the version of the push.
     Landed,
-    /// It was there, and others have had it since it was released.
+    /// It was at that version, was released with the push, and others have held it since.
     LandedBefore,
-    /// It was there, and has been taken over since.
+    /// It was at that version, and has been taken over since.
     LandedThenLost,
-    /// It did not land, and never will.
+    /// The push did not land, and never will.
     Nothing,
 }
 
-/// Where the lease stands, seen from its holder.
+/// The lease's current version, seen by its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Whereabouts {
-    /// Where it was before the push.
+    /// The version before the push.
     BeforePush,
-    /// Where the push was to bring it.
+    /// The version of the push.
     AfterPush,
-    /// Ours, and somewhere else: what this machine knew of it was old.
+    /// Another version that is ours: this machine's record was outdated.
     Elsewhere,
     /// It has been taken over, or is gone.
     NotOurs,
 }
 
-/// What was learned.
+/// The answer to an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PushingAnswer {
-    /// It landed.
+    /// The push or swap landed.
     Landed,
-    /// It did not. Whether a lost lease can be the cause.
+    /// It was refused.
     Refused {
         /// Whether a lost lease can be the cause.
         may_be_lost: bool,
     },
-    /// Nobody answered.
+    /// There was no reply.
     Unknown,
     /// It was not sent.
     NotSent,
-    /// Where the lease stands.
+    /// The lease's current version.
     At(Whereabouts),
     /// Whether the lost push is in the history of the lease.
     InHistory(bool),
-    /// Whether all of the user's refs are where the push was to bring them.
+    /// Whether all of the user's refs have the values that the push was to give them.
     AllThere(bool),
 }
 
-/// What must be written down before anything else is done.
+/// What must be written down before the next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Note {
     /// Nothing new.
     Nothing,
-    /// The push did not land and will not.
+    /// The push did not land, and never will.
     Unmoved,
-    /// The lease is where the push was to bring it.
+    /// The lease is at the version of the push.
     MovedByPush,
-    /// The lease is where the settling swap brought it.
+    /// The lease is at the version of the settling swap.
     MovedBySettling,
-    /// The lease is where it was seen.
+    /// The lease is at the version that was read.
     MovedToSeen,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PushingNext {
-    /// Push, with the lease.
+    /// Push, together with the lease.
     Send,
-    /// Advance the lease alone, from where it was before the lost push.
+    /// Advance only the lease, from its version before the lost push.
     Settle,
     /// Read the lease.
     Read,
-    /// Read its history.
+    /// Read the lease's history.
     ReadHistory,
     /// Read the user's refs.
     ReadRefs,
-    /// It is over.
+    /// Stop.
     End(PushingEnd),
 }
 
-/// How it ended.
+/// How the push ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PushingEnd {
     /// It landed.
     Landed,
-    /// It was refused, and the lease is still ours.
+    /// It was refused, and we still hold the lease.
     Refused,
     /// It was not sent.
     NotSent,
     /// It did not land, and never will.
     DidNotLand,
-    /// What this machine knew of the lease was old.
+    /// This machine's record of the lease was outdated.
     Outdated,
-    /// The lease moved, and some of the refs did not.
+    /// The lease moved, but some of the refs did not.
     InPart,
-    /// It cannot be known what became of the refs: they have moved on.
+    /// Others have moved the refs since, so it cannot be told whether they moved.
     MovedOn,
-    /// It could not be found out whether it landed.
+    /// Could not find out whether the push landed.
     Unknown,
-    /// It could not be found out what became of an earlier push, and this one was not sent.
+    /// Could not find out whether an earlier push landed, so this one was not sent.
     EarlierUnknown,
-    /// The lease was released by an earlier push, whose answer was lost.
+    /// An earlier push, whose reply was lost, released the lease.
     ReleasedBefore,
     /// The lease has been taken over.
     Lost {
-        /// Whether a gate, where there is one, has not heard of this push: the store refused it first.
+        /// Whether a gate, if there is one, has not seen this push, because the store refused it first.
         gate_is_unaware: bool,
     },
     /// The push landed, and the lease has been taken over since.
@@ -167,11 +167,11 @@ pub enum PushingEnd {
     LostOnTheWay,
 }
 
-/// One step: where it stands now, what to write down, what to do.
+/// One step: the new state, what to write down, and the next action.
 pub type PushingStep = (Pushing, Note, PushingNext);
 
 impl Pushing {
-    /// The beginning. `lost` is what an earlier push does with the lease, whose answer was lost.
+    /// The first step. `lost` is what an earlier push, whose reply was lost, does with the lease.
     pub fn start(wanted: HolderMove, lost: Option<HolderMove>) -> PushingStep {
         let pushing = Pushing { wanted, lost: lost.unwrap_or(wanted), stage: Stage::Sending };
         match lost {
@@ -180,10 +180,10 @@ impl Pushing {
         }
     }
 
-    /// Goes on with what was learned.
+    /// The step after `answer`.
     ///
     /// # Panics
-    /// When `answer` does not answer what was to be done: that is a mistake of the caller.
+    /// If `answer` does not fit the last action: that is a bug in the caller.
     #[must_use]
     pub fn step(self, answer: PushingAnswer) -> PushingStep {
         use PushingAnswer as A;
@@ -197,30 +197,30 @@ impl Pushing {
             }
             (Stage::Sending, A::Unknown) => self.go(Note::Nothing, Stage::Settling(Whose::Own), PushingNext::Settle),
             (Stage::Checking, A::At(At::BeforePush)) => self.end(Note::Unmoved, PushingEnd::Refused),
-            // A transaction that failed half way: the lease's ref moved, and another could not.
+            // A transaction failed halfway: the lease's ref moved, another ref did not.
             (Stage::Checking, A::At(At::AfterPush)) => self.read_refs(Note::MovedByPush, Became::Landed),
-            // From now on what is written down is right; but to go on as if nothing had been would hide why.
+            // Correct the record, but stop: to continue silently would hide why it was wrong.
             (Stage::Checking, A::At(At::Elsewhere)) => self.end(Note::MovedToSeen, PushingEnd::Outdated),
             (Stage::Checking, A::At(At::NotOurs)) => {
                 self.end(Note::Unmoved, PushingEnd::Lost { gate_is_unaware: true })
             }
             (Stage::Settling(whose), A::Landed) => self.settled(whose, Note::MovedBySettling, Became::Nothing),
-            // This very swap may be the one that landed: the next settling sees that.
+            // This swap itself may have landed: the next attempt to settle will see it.
             (Stage::Settling(whose), A::Unknown | A::NotSent) => self.unsettled(whose),
             (Stage::Settling(whose), A::Refused { .. }) => {
                 self.go(Note::Nothing, Stage::ReadingBack(whose), PushingNext::Read)
             }
             (Stage::ReadingBack(whose), A::At(At::AfterPush)) => self.settled(whose, Note::MovedByPush, Became::Landed),
-            // Neither has moved it, and the lost push may still be under way.
+            // Neither push nor swap has moved the lease, and the lost push may still be in flight.
             (Stage::ReadingBack(whose), A::At(At::BeforePush)) => self.unsettled(whose),
-            // An earlier attempt at settling landed, and its answer was lost, too.
+            // An earlier attempt to settle landed, and its reply was lost, too.
             (Stage::ReadingBack(whose), A::At(At::Elsewhere)) => {
                 self.settled(whose, Note::MovedToSeen, Became::Nothing)
             }
             (Stage::ReadingBack(whose), A::At(At::NotOurs)) => {
                 self.go(Note::Nothing, Stage::ReadingHistory(whose), PushingNext::ReadHistory)
             }
-            // What was released is somebody else's by now, as it should be.
+            // The lease was released, and another run has taken it since, as it may.
             (Stage::ReadingHistory(whose), A::InHistory(true)) if self.lost == HolderMove::Release => {
                 self.settled(whose, Note::MovedByPush, Became::LandedBefore)
             }
@@ -238,11 +238,11 @@ impl Pushing {
             }
             (Stage::ReadingRefs(_), A::AllThere(false)) => self.end(Note::Nothing, PushingEnd::InPart),
             (Stage::ReadingRefs(_), A::Unknown) => self.end(Note::Nothing, PushingEnd::Unknown),
-            (stage, answer) => unreachable!("{answer:?} answers nothing that was asked at {stage:?}"),
+            (stage, answer) => unreachable!("the answer {answer:?} does not fit the stage {stage:?}"),
         }
     }
 
-    /// It is known what became of the lost push.
+    /// The result of the lost push is known.
     fn settled(self, whose: Whose, note: Note, became: Became) -> PushingStep {
         match (whose, became) {
             (Whose::Own, Became::Nothing) => self.end(note, PushingEnd::DidNotLand),
@@ -262,8 +262,8 @@ impl Pushing {
         self.end(Note::Nothing, end)
     }
 
-    /// That the lease has moved does not say that the refs have: a server that is killed while it moves the refs of one
-    /// transaction, file by file, leaves some of them behind.
+    /// The lease may have moved without the refs: a server that is killed while it moves the refs of one transaction,
+    /// file by file, leaves some of them unmoved.
     fn read_refs(self, note: Note, became: Became) -> PushingStep {
         self.go(note, Stage::ReadingRefs(became), PushingNext::ReadRefs)
     }
@@ -278,7 +278,7 @@ impl Pushing {
 }
 
 impl Whereabouts {
-    /// Where `now` stands, seen from the holder of the lease `id`, whose push was to bring it from `before` to `after`.
+    /// Classifies `now` for the holder of the lease `id`, whose push was to move it from `before` to `after`.
     pub fn of(now: Option<&StoredLease>, id: &LeaseId, before: &Version, after: Option<&Version>) -> Whereabouts {
         match now.filter(|now| now.lease.id == *id) {
             None => Whereabouts::NotOurs,
@@ -290,8 +290,8 @@ impl Whereabouts {
 }
 
 impl SwapRefused {
-    /// Whether a lease that is not ours any more can be the cause of this refusal. What is surely about the user's own
-    /// refs is not looked into any further.
+    /// Whether a lost lease can be the cause of this refusal. Refusals that are only about the user's own refs need no
+    /// further check.
     pub fn may_be_lost(&self) -> bool {
         match self.gate.as_ref().and_then(|gate| gate.code) {
             None => self.lease_may_have_moved,

@@ -1,7 +1,7 @@
-//! The lease and its heartbeat, as they stand in the messages of their commits.
+//! The lease and its heartbeat as commit messages.
 //!
-//! The subject is for people, the trailers are the record. Both are written here and nowhere else, and read here with
-//! [`trailers`](super::trailers), so that what one machine writes is exactly what another reads.
+//! The subject is for people, the trailers are the record. Both are written only here, and read only here with
+//! [`trailers`](super::trailers), so that one machine reads exactly what another wrote.
 
 use super::{
     trailers::{PROOF, RecordError, RecordTrailers, digits},
@@ -11,39 +11,38 @@ use crate::{FenceName, Format, Holder, LeaseId, LeaseState, Reason, Secret, Toke
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How a deadline is spelled, and the only way.
+/// The only spelling of a deadline.
 const DEADLINE: &str = "%Y-%m-%dT%H:%M:%SZ";
 
-/// Who owns a fence, and since which token.
+/// Who holds the lease of a fence, and with which token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// How its owner proves that it is the owner.
     #[serde(default)]
     pub format: Format,
-    /// The ownership.
+    /// The id of this ownership.
     pub id: LeaseId,
-    /// The token that the owner may write with next; after a release, the last one it had.
+    /// The token that the owner writes with next; after a release, its last token.
     pub token: Token,
-    /// What the owner calls itself. Not an identity.
+    /// The name the owner gave. Not an authenticated identity.
     pub owner: String,
     /// Held or released.
     pub state: LeaseState,
-    /// How long it lasts without a heartbeat.
+    /// How long the lease lasts without a heartbeat.
     pub ttl: Ttl,
-    /// Why it came to this owner.
+    /// Why the previous ownership ended.
     pub reason: Reason,
-    /// The same in somebody's words.
+    /// The reason in free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
-    /// The hash of what the holder's next move must show.
+    /// The hash of the proof that the holder's next record must carry.
     pub holder: Holder,
-    /// Fresh in every commit: two runs must never make the same object, or both would succeed in
-    /// creating it.
+    /// Fresh in every commit: if two runs made the same object, both would succeed in creating it.
     pub nonce: String,
 }
 
 impl Lease {
-    /// The message of the commit that holds this record for `fence`, and shows `proof`.
+    /// The commit message with this record for `fence`, carrying `proof`.
     pub fn message(&self, fence: &FenceName, proof: Option<&Secret>) -> String {
         let Lease { format, id, token, owner, state, ttl, reason, words, holder, nonce } = self;
         let format = u32::from(*format);
@@ -92,27 +91,26 @@ impl Lease {
         })
     }
 
-    /// Whether this is the record of somebody who has taken the lease away: an ownership that ended
-    /// when it began.
+    /// Whether this record revokes the lease: an ownership that ends as it begins.
     pub fn is_revocation(&self) -> bool {
         self.state == LeaseState::Released && self.reason == Reason::Revoked
     }
 }
 
-/// A sign of life of a lease's holder.
+/// The heartbeat of a lease's holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beat {
-    /// Whose.
+    /// The ownership it belongs to.
     pub lease: LeaseId,
-    /// When the lease expires by the holder's clock, unless it is renewed: RFC 3339, UTC, seconds.
-    /// Where a gate judges, its own clock counts.
+    /// When the lease expires by the holder's clock unless it is renewed: RFC 3339, UTC, seconds. A gate
+    /// uses its own clock instead.
     pub deadline: String,
-    /// What the holder says of its work.
+    /// The holder's progress report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// Whether the holder has heard a gate on this remote.
+    /// Whether the holder has seen a gate on this remote.
     pub gate: bool,
-    /// The hash of what the next one must show; none in [`Format::OneSecret`].
+    /// The hash of the proof that the next beat must carry; none in [`Format::OneSecret`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
     /// Fresh in every commit.
@@ -120,7 +118,7 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// The message of the commit that holds this beat for `fence`, and shows `proof`.
+    /// The commit message with this beat for `fence`, carrying `proof`.
     pub fn message(&self, fence: &FenceName, proof: Option<&Secret>) -> String {
         let Beat { lease, deadline, progress, gate, holder, nonce } = self;
         let format = u32::from(if holder.is_some() { Format::OneUse } else { Format::OneSecret });
@@ -158,7 +156,7 @@ impl Beat {
         time.ok().and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0)
     }
 
-    /// How a deadline is written.
+    /// The spelling of a deadline at this time.
     pub fn deadline_at(unix_ms: u64) -> String {
         let time = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         time.unwrap_or(Timestamp::MAX).strftime(DEADLINE).to_string()
@@ -194,7 +192,7 @@ pub(crate) mod tests {
         Secret::of([id; 32])
     }
 
-    /// What agent `id` shows when it moves its lease on from `token`.
+    /// The proof that agent `id` needs to change its lease at `token`.
     pub(crate) fn proof(id: u8, token: u64) -> Secret {
         secret(id).of_record(LeasePart::Lease, &lease(id, token, LeaseState::Held).nonce)
     }
@@ -210,14 +208,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// The same lease, as a version before has taken it: with one secret for the whole ownership.
+    /// The same lease in the old format: with one secret for the whole ownership.
     pub(crate) fn of_before(lease: Lease) -> Lease {
         let id = u8::from_str_radix(&lease.id.as_str()[..2], 16).unwrap();
         Lease { format: Format::OneSecret, holder: secret(id).holder(), ..lease }
     }
 
     #[test]
-    fn a_record_reads_back_as_itself() {
+    fn record_round_trips() {
         let fence = FenceName::repo();
         for state in [LeaseState::Held, LeaseState::Released] {
             for words in [None, Some("cron: nightly, host-3".to_owned())] {
@@ -242,14 +240,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn people_read_the_subject() {
+    fn subject_says_who_holds_or_released_the_lease() {
         let subject = |lease: Lease| lease.message(&FenceName::repo(), None).lines().next().unwrap().to_owned();
         assert_eq!(subject(lease(1, 5, LeaseState::Held)), "repo: held by agent-1, token 5 (first)");
         assert_eq!(subject(lease(1, 5, LeaseState::Released)), "repo: released by agent-1 after token 5 (first)");
     }
 
     #[test]
-    fn what_is_not_a_record_to_the_letter_is_none() {
+    fn messages_that_deviate_from_the_format_are_refused() {
         let good = lease(7, 42, LeaseState::Held).message(&FenceName::repo(), Some(&secret(9)));
         for (from, to) in [
             ("Fence-Format: 2", "Fence-Format: 3"),
@@ -275,13 +273,16 @@ pub(crate) mod tests {
         let future = good.replacen("Fence-Format: 2", "Fence-Format: 3", 1);
         assert_eq!(Lease::read(future.as_bytes()), Err(RecordError::Format("3".to_owned())));
         let half = good.replacen("Fence-Proof: 0", "Fence-Proof: ", 1);
-        assert!(!Lease::read(half.as_bytes()).unwrap_err().to_string().contains("909"), "most of a proof is repeated");
+        assert!(
+            !Lease::read(half.as_bytes()).unwrap_err().to_string().contains("909"),
+            "the error quotes most of a proof"
+        );
         assert!(Lease::read(b"\xff\n\nFence-Format: 2").is_err());
         assert!(Lease::read(b"").is_err());
     }
 
     #[test]
-    fn what_a_message_may_not_say_json_may_not_say_either() {
+    fn values_that_are_invalid_in_a_message_are_invalid_in_json() {
         let json = serde_json::to_value(lease(7, 42, LeaseState::Held)).unwrap();
         assert!(serde_json::from_value::<Lease>(json.clone()).is_ok());
         for (key, value) in
@@ -295,7 +296,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_deadline_has_one_spelling() {
+    fn deadline_has_one_spelling() {
         let read = |deadline: &str| {
             Beat::read(Beat { deadline: deadline.to_owned(), ..beat(7) }.message(&FenceName::repo(), None).as_bytes())
         };
@@ -313,7 +314,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_secret_is_never_shown() {
+    fn secret_is_not_shown_by_debug() {
         assert_eq!(format!("{:?}", secret(1)), "Secret(…)");
         assert_ne!(secret(1).holder(), secret(2).holder());
         assert_eq!(Secret::parse(secret(1).reveal().as_bytes()), Some(secret(1)));

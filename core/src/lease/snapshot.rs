@@ -1,19 +1,19 @@
-//! What a store shows of a lease at one moment, and whether the lease can be taken.
+//! A lease as read from its store at one moment, and whether it can be taken.
 //!
-//! The same for every store: a store says what is there and at which version, and this says what that means.
+//! The same for every store: a store returns records and versions, and this module interprets them.
 
 use crate::{Beat, HeldBy, Lease, LeaseState, Stamp};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
-/// One version of a lease or of its beat, as its store names it: a commit in a remote, the nonce of the record
-/// elsewhere. Two versions are equal only if the records are the same.
+/// One version of a lease or of its beat, as its store names it: a commit in a remote, the record's nonce elsewhere.
+/// Equal versions have equal records.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Version(String);
 
 impl Version {
-    /// The version of this name.
+    /// The version with this name.
     pub fn new(name: impl Into<String>) -> Version {
         Version(name.into())
     }
@@ -30,64 +30,64 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a store shows of a fence's lease.
+/// A fence's lease as read from its store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeaseSnapshot {
-    /// The lease; none where the fence has never had one.
+    /// The lease; `None` if the fence never had one.
     pub lease: Option<StoredLease>,
     /// The version of its beat.
     pub beat_at: Option<Version>,
-    /// The beat, where it can be read.
+    /// The beat, if it can be read.
     pub beat: Option<Beat>,
 }
 
-/// A lease as its store has it.
+/// A lease in its store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredLease {
     /// Its version.
     pub at: Version,
-    /// The ownership before it.
+    /// The version of the previous ownership.
     pub parent: Option<Version>,
     /// The record.
     pub lease: Lease,
-    /// When the record was made, by its owner's clock.
+    /// When the record was made by its owner's clock.
     pub time: String,
 }
 
-/// Whether a lease is held, as far as this machine can tell.
+/// Whether a lease is held, by what this machine can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Life {
-    /// There is none, or it was released.
+    /// It does not exist or was released.
     Free,
-    /// Its deadline lies ahead.
+    /// Its deadline is in the future.
     Alive,
-    /// Its deadline has passed by this machine's clock, but by less than the allowance for skew.
+    /// Its deadline has passed by this machine's clock, but by less than the allowed skew.
     AliveOrLate,
     /// It was not renewed in time.
     Expired,
 }
 
-/// A beat whose deadline lies further ahead than its TTL allows: its holder's clock is ahead, and only watching tells
-/// when the lease has expired.
+/// A beat whose deadline is further ahead than its TTL allows: its holder's clock is ahead, and only watching the beat
+/// can tell when the lease has expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ahead {
-    /// The version that is watched.
+    /// The version to watch.
     pub beat: Version,
     /// How far ahead the clock is, at least.
     pub by: Duration,
-    /// The lease has expired if its beat does not move for this much longer.
+    /// If the beat does not change for this much longer, the lease has expired.
     pub left: Duration,
 }
 
 impl LeaseSnapshot {
-    /// Whether the lease can be taken at `now`, with an allowance for `skew` between the clocks. `watched` is how
-    /// long this machine has seen the beat at the same version.
+    /// Whether the lease can be taken at `now`, allowing for `skew` between the clocks. `watched` is how long this
+    /// machine has seen the beat at the same version.
     pub fn life(&self, now: &Stamp, skew: Duration, watched: Duration) -> Life {
         let Some(StoredLease { lease, .. }) = &self.lease else { return Life::Free };
         if lease.state == LeaseState::Released {
             return Life::Free;
         }
-        // Nobody renews a lease whose beat belongs to another.
+        // A lease whose beat belongs to another ownership is not being renewed.
         let Some(beat) = self.beat.as_ref().filter(|beat| beat.lease == lease.id) else { return Life::Expired };
         let skew_ms = u64::try_from(skew.as_millis()).unwrap_or(u64::MAX);
         if watched >= lease.ttl.duration().saturating_add(skew) {
@@ -110,7 +110,7 @@ impl LeaseSnapshot {
         (by > skew).then_some(Ahead { beat: self.beat_at.clone()?, by, left })
     }
 
-    /// Who holds the lease, and for how long by its deadline. None where it was released.
+    /// Who holds the lease, and for how long by its deadline. `None` if it was released.
     pub fn held_by(&self, now: &Stamp) -> Option<HeldBy> {
         self.last_holder(now).filter(|_| self.is_held())
     }
@@ -119,13 +119,13 @@ impl LeaseSnapshot {
     pub fn last_holder(&self, now: &Stamp) -> Option<HeldBy> {
         let StoredLease { lease, .. } = self.lease.as_ref()?;
         let deadline = self.beat.as_ref().map_or(0, Beat::deadline_ms);
-        // No beat lasts longer than the TTL: what its deadline says beyond that is clock skew.
+        // No beat lasts longer than the TTL: anything beyond that is clock skew.
         let ttl_ms = u64::try_from(lease.ttl.duration().as_millis()).unwrap_or(u64::MAX);
         let left_ms = deadline.saturating_sub(now.unix_ms).min(ttl_ms);
         Some(HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms })
     }
 
-    /// Whether the lease was taken and not released, expired or not.
+    /// Whether the lease was taken and not released. It may have expired.
     pub fn is_held(&self) -> bool {
         self.lease.as_ref().is_some_and(|seen| seen.lease.state == LeaseState::Held)
     }
@@ -135,7 +135,7 @@ impl LeaseSnapshot {
         [self.lease.as_ref().map(|lease| lease.at.clone()), self.beat_at.clone()]
     }
 
-    /// Whether the holder has seen a gate there, which then judges what has expired.
+    /// Whether the holder has seen a gate, which then decides what has expired.
     pub fn gate(&self) -> bool {
         self.beat.as_ref().is_some_and(|beat| beat.gate)
     }

@@ -1,48 +1,48 @@
-//! A lease as it stands, what a push asks of it, and what becomes of it.
+//! The current state of a lease, what a push asks of it, and how it changes.
 
 use crate::{Accept, Beat, FenceName, Holder, Lease, LeaseState, Mark, ObjectId, Secret, Stamp, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A lease as it stands.
+/// The current state of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// The commit that its ref is at; none where somebody has removed the ref on the server. The
-    /// counter goes on all the same.
+    /// The commit that its ref is at; `None` if the ref was removed on the server. The counter continues
+    /// anyway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<ObjectId>,
-    /// The commit of the ownership before.
+    /// The commit of the previous ownership.
     pub parent: Option<ObjectId>,
     /// The record.
     #[serde(flatten)]
     pub lease: Lease,
     /// When this ownership began.
     pub since: Stamp,
-    /// When the holder was last heard of.
+    /// The last heartbeat.
     pub heard: Stamp,
-    /// What it said of its work.
+    /// The holder's last progress report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// The hash of what its next heartbeat must show, by the last that was heard. Where the beat's ref shows one of
-    /// this ownership, that one counts: the last may not have landed.
+    /// The hash of the proof that the next heartbeat must carry, by the last recorded one. If the beat's ref has a
+    /// beat of this ownership, that one counts instead: the last recorded may not have landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beat: Option<Holder>,
 }
 
 impl Standing {
-    /// Whether its record says that somebody has it, alive or not.
+    /// Whether its record says held. It may have expired.
     pub fn is_held(&self) -> bool {
         self.lease.state == LeaseState::Held
     }
 
-    /// How much longer the lease is its owner's at `now`; nothing where it is released or expired.
+    /// How long the lease is still held at `now`; `None` if released or expired.
     pub fn left_at(&self, now: &Stamp) -> Option<Duration> {
         let left = self.lease.ttl.duration().checked_sub(self.heard.age_at(now))?;
         (self.is_held() && !left.is_zero()).then_some(left)
     }
 }
 
-/// The record that a push wants the lease's ref to show.
+/// The record to which a push would move the lease's ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     /// Its commit.
@@ -51,12 +51,12 @@ pub struct Proposal {
     pub parents: Vec<ObjectId>,
     /// The record.
     pub lease: Lease,
-    /// The proof that it shows.
+    /// The proof that the record carries.
     pub proof: Option<Secret>,
 }
 
 impl Proposal {
-    /// Whether its parents are this one alone, or none.
+    /// Whether its only parent is this commit; for `None`, whether it has no parent.
     pub(super) fn continues(&self, parent: Option<&ObjectId>) -> bool {
         self.parents.iter().eq(parent)
     }
@@ -65,54 +65,54 @@ impl Proposal {
 /// What a push asks of one fence's lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseAsk {
-    /// What the lease's ref is to show.
+    /// The new record of the lease's ref.
     pub lease: Option<Proposal>,
-    /// What the beat's ref is to show.
+    /// The new record of the beat's ref.
     pub beat: Option<Beat>,
-    /// The proof that it shows.
+    /// The proof that the new beat carries.
     pub beat_proof: Option<Secret>,
-    /// What the beat's ref shows now. Git moves it from there and from nowhere else.
+    /// The current record of the beat's ref. Git moves the ref only from there.
     pub beat_now: Option<Beat>,
-    /// Whether it only asks if the lease is free.
+    /// Whether the push only asks if the lease is free.
     pub only_asks: bool,
     /// The secret in a push option: the proof of a holder in [`Format::OneSecret`].
     pub secret: Option<Secret>,
-    /// Whether the pusher may take a lease away from its holder.
+    /// Whether the pusher may revoke a lease.
     pub may_revoke: bool,
 }
 
-/// What becomes of a lease.
+/// How a lease changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaseMove {
-    /// It goes to a new owner.
+    /// A new owner gets it.
     Grant,
-    /// Its owner goes on to the next token.
+    /// Its owner advances to the next token.
     Advance,
-    /// Its owner gives it back.
+    /// Its owner releases it.
     Release,
-    /// It is taken away from its owner.
+    /// It is taken from its owner.
     Revoke,
-    /// Its owner is alive.
+    /// Its owner renews it.
     Renew,
 }
 
-/// A move that was allowed, and how the lease stands after it.
+/// An allowed change, and the lease after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseChange {
     /// The fence.
     pub fence: FenceName,
-    /// The move.
+    /// The change.
     pub change: LeaseMove,
-    /// How the lease stands when it has landed.
+    /// The lease after the push has landed.
     #[serde(flatten)]
     pub standing: Standing,
-    /// The fence's mark is at least this when it has landed.
+    /// The fence's mark is at least this after the push has landed.
     pub raises_to: Mark,
 }
 
 impl Accept {
-    /// The mark that leaves `token` to its holder and keeps everybody before it out.
+    /// The mark that admits `token` and refuses every earlier one.
     pub fn mark_before(self, token: Token) -> Mark {
         match self {
             Accept::AtOrAbove => token.into(),
@@ -121,7 +121,7 @@ impl Accept {
     }
 }
 
-/// The token of the next grant: above every one that was granted and every one that has written.
+/// The token of the next grant: above every token that was granted or has written.
 pub fn next_token(last: Option<Token>, mark: Mark) -> Option<Token> {
     Token::try_from(last.map_or(0, Token::get).max(mark.get()).checked_add(1)?).ok()
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_keeps_everybody_before_it_out_and_its_holder_in() {
+    fn mark_of_a_grant_admits_its_holder_and_refuses_earlier_tokens() {
         let token = |n: u64| Token::try_from(n).unwrap();
         assert_eq!(Accept::Above.mark_before(token(5)).get(), 4);
         assert_eq!(Accept::Above.mark_before(token(1)).get(), 0);

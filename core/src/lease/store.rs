@@ -1,103 +1,103 @@
-//! The seam where lease stores differ.
+//! The interface of lease stores.
 //!
-//! A store reads, and swaps one version of a record for another. It knows no rule of leases: who may take one, when it
-//! has expired and what a lost answer means is decided by [`Taking`](crate::Taking) and [`Pushing`](crate::Pushing), for
-//! every store alike.
+//! A store reads records and swaps one version for another. It knows no rule of leases: [`Taking`](crate::Taking) and
+//! [`Pushing`](crate::Pushing) decide, for every store alike, who may take a lease, when it has expired and what a lost
+//! reply means.
 
 use crate::{Beat, Code, HeldBy, Lease, LeasePart, LeaseSnapshot, Mark, Secret, StoredLease, Token, Version};
 use serde::Deserialize;
 
 /// Where the lease of one fence is kept.
 ///
-/// Reads are linearizable, and a swap is a compare-and-swap: a store that has no such operation cannot keep leases.
-/// Every record carries a fresh nonce, so that no two records are the same version.
+/// Reads are linearizable, and a swap is a compare-and-swap: a store without these operations cannot keep leases.
+/// Every record has a fresh nonce, so no two records have the same version.
 pub trait LeaseStore {
-    /// Why the store could not do its work.
+    /// Why an operation of the store failed.
     type Error;
 
-    /// What the store shows now.
+    /// Reads the lease and its beat.
     fn read(&self) -> Result<LeaseSnapshot, Self::Error>;
 
-    /// Makes a record that can be swapped in, and returns the version it will have. Nobody else sees it yet.
+    /// Prepares a record to be swapped in, and returns the version it will have. Others do not see it yet.
     fn prepare(&self, record: &Record<'_>) -> Result<Version, Self::Error>;
 
-    /// Puts prepared records in place: all or none, and only if each part is still at the version that is expected.
+    /// Swaps prepared records in: all or none, and only if each part is still at the expected version.
     fn swap(&self, swaps: &[Swap]) -> Result<Swapped<Self::Error>, Self::Error>;
 
-    /// Asks the gate who holds the lease. A store without a gate has none to ask.
+    /// Asks the gate who holds the lease. A store without a gate returns [`GateSays::NoGate`].
     fn ask_gate(&self, owner: &str) -> Result<GateSays, Self::Error>;
 
-    /// The ownerships that led to `tip`, the newest first, back to one whose token is below `token`.
+    /// The ownerships that led to `tip`, newest first, back to one whose token is below `token`.
     fn history(&self, tip: Option<&StoredLease>, token: Token) -> Result<Vec<StoredLease>, Self::Error>;
 }
 
-/// A record to be prepared.
+/// A record to prepare.
 #[derive(Debug, Clone, Copy)]
 pub enum Record<'a> {
-    /// A lease, with the ownership before it and the proof that its predecessor asks for.
+    /// A lease, with the previous ownership and the proof that the previous record asks for.
     Lease {
         /// The record.
         lease: &'a Lease,
-        /// The ownership before it.
+        /// The previous ownership.
         parent: Option<&'a Version>,
-        /// What shows that the holder moves it.
+        /// The proof that it comes from the holder.
         proof: Option<&'a Secret>,
     },
     /// A beat.
     Beat {
         /// The record.
         beat: &'a Beat,
-        /// Whose it is.
+        /// The owner's name.
         owner: &'a str,
-        /// What shows that the holder moves it.
+        /// The proof that it comes from the holder.
         proof: Option<&'a Secret>,
     },
 }
 
-/// One part of a lease that is to move.
+/// The change of one part of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swap {
     /// Which part.
     pub part: LeasePart,
-    /// The version that must be there; none for one that must not exist.
+    /// The expected version; `None` if the part must not exist yet.
     pub from: Option<Version>,
     /// The prepared version.
     pub to: Version,
 }
 
-/// What came of a swap.
+/// The result of a swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swapped<E> {
-    /// Everything moved. Whether a gate let it through.
+    /// Everything moved.
     Won {
         /// Whether a gate answered.
         gate: bool,
     },
-    /// Nothing moved, and nothing will.
+    /// Nothing moved, and nothing will move later.
     Refused(SwapRefused),
-    /// Nobody answered: it may have landed, or may land yet.
+    /// There was no reply: it may have landed, or may still land.
     Unknown {
-        /// What is known of the cause.
+        /// What is known about the cause.
         why: String,
     },
-    /// It was not sent: nothing can have landed.
+    /// It was not sent, so it cannot land.
     NotSent(E),
 }
 
 /// Who refused a swap, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SwapRefused {
-    /// What the gate said; none where the store itself refused.
+    /// The gate's answer; `None` if the store itself refused.
     pub gate: Option<GateAnswer>,
-    /// The store's own words.
+    /// The store's own messages.
     pub why: Vec<String>,
-    /// Whether others were moving the same record at that moment.
+    /// Whether others were changing the same record at that moment.
     pub crowded: bool,
-    /// Whether the store's words can mean that the record is at another version.
+    /// Whether the messages can mean that the record is at another version.
     pub lease_may_have_moved: bool,
 }
 
-/// What a gate says, in its line for programs.
+/// A gate's answer, from its line for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct GateAnswer {
     /// `granted`, `rejected` or `observed`.
@@ -108,17 +108,17 @@ pub struct GateAnswer {
     pub mark: Option<Mark>,
     /// Who holds the lease.
     pub holder: Option<HeldBy>,
-    /// The same for people, from the line before.
+    /// The message for people, from the line before.
     #[serde(skip)]
     pub sentence: Option<String>,
 }
 
-/// What a gate says when it is asked who holds a lease.
+/// A gate's answer to who holds a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateSays {
-    /// Somebody does.
+    /// This holder.
     Held(HeldBy),
-    /// Nobody does.
+    /// Nobody.
     Free,
     /// There is no gate.
     NoGate,

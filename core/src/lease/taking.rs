@@ -1,25 +1,25 @@
-//! Taking a lease, as a state machine: read it, ask the gate where it is held, swap, and find out what a lost answer
+//! Taking a lease, as a state machine: read it, ask the gate if it looks held, swap, and find out what a lost reply
 //! means.
 //!
-//! [`Taking::step`] is given what was learned and says what to do next. It does nothing itself, so that the client, its
-//! tests and the model all run the same rules.
+//! [`Taking::step`] takes an answer and returns the next action. It does no IO, so the client, its tests and the model
+//! all run the same rules.
 
 use crate::{Code, GateSays, LeaseSnapshot, Life, Stamp, SwapRefused};
 use std::time::Duration;
 
-/// How many times a lease is tried for before it counts as somebody else's, and how many lost answers are borne.
+/// How often to try before the lease counts as held by another, and how many lost replies to tolerate.
 pub const MOST_TRIES: u8 = 3;
 
-/// What a lease is taken for.
+/// Why a lease is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// To hold it.
     Hold,
-    /// To take it away from its holder.
+    /// To revoke it.
     Revoke,
 }
 
-/// How far the taking of a lease has come.
+/// The state of taking a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Taking {
     purpose: Purpose,
@@ -27,24 +27,24 @@ pub struct Taking {
     stage: Stage,
 }
 
-/// What is being waited for.
+/// What the machine is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
-    /// The lease, read.
-    Reading(Option<Beaten>),
+    /// The lease.
+    Reading(Option<FailedTry>),
     /// The lease, read once more after the last try.
-    LastLook(Beaten),
-    /// The gate's word on a lease that looks held.
+    ReadingLast(FailedTry),
+    /// The gate's answer about a lease that looks held.
     AskingFirst(Sight),
-    /// The gate's word after the store itself refused.
-    AskingAfter(Beaten),
-    /// The answer to a swap.
+    /// The gate's answer after the store itself refused.
+    AskingAfter(FailedTry),
+    /// The reply to a swap.
     Swapping(Sent),
-    /// Whether an earlier swap, whose answer was lost, is what stands there.
+    /// Whether an earlier swap, whose reply was lost, has landed.
     Checking(Sent, TakingRefusal),
 }
 
-/// What is known of a swap on its way.
+/// What is known about a swap in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Sent {
     sight: Sight,
@@ -52,30 +52,30 @@ struct Sent {
     may_try_next_token: bool,
 }
 
-/// What a try that failed has taught.
+/// What is known from a failed try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Beaten {
+struct FailedTry {
     no_gate: bool,
     crowded: bool,
 }
 
-/// What was seen of the lease, as far as taking it goes.
+/// What was read of the lease, reduced to what matters for taking it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sight {
     /// Whether it can be taken.
     pub life: Life,
     /// Whether it was taken and not released.
     pub is_held: bool,
-    /// Whether there is a record at all.
+    /// Whether there is a record.
     pub exists: bool,
     /// Whether its holder has seen a gate.
     pub gate: bool,
-    /// Whether all is as it was at the try before.
+    /// Whether nothing has changed since the last try.
     pub is_unchanged: bool,
 }
 
 impl Sight {
-    /// What `snapshot` shows at `now`; `before` is what the last try saw.
+    /// Reduces `snapshot`, read at `now`; `before` is the snapshot of the last try.
     pub fn of(
         snapshot: &LeaseSnapshot,
         before: Option<&LeaseSnapshot>,
@@ -92,7 +92,7 @@ impl Sight {
         }
     }
 
-    /// Whether it must be left to its holder. Where a gate judges, it knows better than this machine's clock.
+    /// Whether it still belongs to its holder. A gate knows better than this machine's clock.
     fn is_alive(self) -> bool {
         match self.life {
             Life::Free | Life::Expired => false,
@@ -102,28 +102,28 @@ impl Sight {
     }
 }
 
-/// Why a swap was refused, as far as taking a lease goes.
+/// Why a swap was refused, reduced to what matters for taking a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TakingRefusal {
-    /// By the gate: the token is not above the mark that it named.
+    /// By the gate: the token is not above the mark that it reported.
     Stale,
-    /// By the gate: somebody holds the lease.
+    /// By the gate: another holder has the lease.
     Held,
     /// By the gate: another push is being settled.
     Busy,
-    /// By the gate: not a move that is allowed.
+    /// By the gate: the change is not allowed.
     Invalid,
     /// By the gate, for another reason.
     ByGate,
-    /// By the store: somebody was quicker, or others were at it.
+    /// By the store: another run was faster, or others were changing the record.
     ByStore {
-        /// Whether others were at it at that moment.
+        /// Whether others were changing the record at that moment.
         crowded: bool,
     },
 }
 
 impl TakingRefusal {
-    /// What `refused` means.
+    /// Classifies `refused`.
     pub fn of(refused: &SwapRefused) -> TakingRefusal {
         let Some(gate) = &refused.gate else { return TakingRefusal::ByStore { crowded: refused.crowded } };
         match gate.code {
@@ -136,32 +136,32 @@ impl TakingRefusal {
     }
 }
 
-/// What was learned.
+/// The answer to an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TakingAnswer {
     /// The lease was read.
     Seen(Sight),
-    /// The gate says that somebody holds it.
+    /// The gate says that another holds it.
     GateSaysHeld,
-    /// The gate says that nobody does.
+    /// The gate says that nobody holds it.
     GateSaysFree,
     /// There is no gate.
     NoGate,
     /// The swap landed.
     Won,
-    /// It did not.
+    /// The swap was refused.
     Refused(TakingRefusal),
-    /// Nobody answered. The number of lost answers that are borne: fewer where somebody wants this to end.
+    /// There was no reply.
     Unknown {
-        /// How many lost answers are borne.
+        /// How many lost replies to tolerate: fewer if the run has been asked to stop.
         most: u8,
     },
     /// It was not sent.
     NotSent {
-        /// How many lost answers are borne.
+        /// How many lost replies to tolerate.
         most: u8,
     },
-    /// Whether what was swapped in earlier is what stands there.
+    /// Whether the earlier swap has landed.
     IsThere(bool),
 }
 
@@ -175,97 +175,97 @@ impl From<&GateSays> for TakingAnswer {
     }
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TakingNext {
     /// Read the lease.
     Read,
-    /// Wait a moment, then read it: those who were beaten together must not come back together.
+    /// Wait a moment, then read it: runs that failed together must not retry together.
     RestThenRead,
     /// Ask the gate.
     AskGate,
     /// Make a record and swap it in.
     Propose,
-    /// Make it again with the token after the mark that the gate named, and swap that in.
+    /// Make it again with the token after the mark that the gate reported, and swap that in.
     ProposeAboveMark,
-    /// Send the very same swap again: if it has landed already, that does no harm.
+    /// Send the same swap again: if it has landed already, that does no harm.
     SwapAgain,
-    /// Read whether what was swapped in is what stands there.
+    /// Read whether the swap has landed.
     Check,
-    /// It is over.
+    /// Stop.
     End(TakingEnd),
 }
 
-/// How it ended.
+/// How the attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TakingEnd {
-    /// It is ours.
+    /// We hold the lease.
     Ours,
-    /// It is somebody else's, as the gate says.
+    /// Another holds it, as the gate says.
     TheirsByGate,
-    /// It is somebody else's, as was read.
+    /// Another holds it, as was read.
     Theirs,
-    /// It changed hands each time we tried, and somebody has it.
+    /// It changed hands each time we tried, and another holds it now.
     TheirsAgain,
-    /// Nobody holds it, so there is nothing to take away.
+    /// Nobody holds it, so there is nothing to revoke.
     NothingHeld,
     /// The store refused, although nothing had changed.
     RefusedByStore,
     /// The gate refused.
     RefusedByGate,
-    /// The gate does not let us take it away.
+    /// The gate does not let us revoke it.
     MayNotRevoke,
     /// The gate is busy with another push.
     GateIsBusy,
-    /// Others were at the record each time we tried.
+    /// Others were changing the record each time we tried.
     Crowded,
-    /// Others take it and give it back.
+    /// Others take and release it.
     ChangesHands,
-    /// An answer was lost, and could not be settled.
+    /// A reply was lost, and we could not find out whether the swap landed.
     MayBeOurs,
     /// It was not sent.
     NotSent,
 }
 
 impl Taking {
-    /// The beginning, and what to do first.
+    /// The first state and action.
     pub fn start(purpose: Purpose) -> (Taking, TakingNext) {
         (Taking { purpose, tries_left: MOST_TRIES, stage: Stage::Reading(None) }, TakingNext::Read)
     }
 
-    /// Goes on with what was learned.
+    /// The state and action after `answer`.
     ///
     /// # Panics
-    /// When `answer` does not answer what was to be done: that is a mistake of the caller.
+    /// If `answer` does not fit the last action: that is a bug in the caller.
     #[must_use]
     pub fn step(self, answer: TakingAnswer) -> (Taking, TakingNext) {
         use TakingAnswer as A;
         match (self.stage, answer) {
             (Stage::Reading(before), A::Seen(sight)) => self.seen(before, sight),
-            (Stage::LastLook(beaten), A::Seen(sight)) => self.end(last_look(beaten, sight)),
+            (Stage::ReadingLast(failed), A::Seen(sight)) => self.end(end_of_tries(failed, sight)),
             (Stage::AskingFirst(_) | Stage::AskingAfter(_), A::GateSaysHeld) => self.end(TakingEnd::TheirsByGate),
             (Stage::AskingFirst(sight), A::GateSaysFree) => self.propose(sight),
             (Stage::AskingFirst(_), A::NoGate) => self.end(TakingEnd::Theirs),
-            (Stage::AskingAfter(beaten), A::GateSaysFree) => self.beaten(beaten),
-            (Stage::AskingAfter(beaten), A::NoGate) => self.beaten(Beaten { no_gate: true, ..beaten }),
+            (Stage::AskingAfter(failed), A::GateSaysFree) => self.try_again(failed),
+            (Stage::AskingAfter(failed), A::NoGate) => self.try_again(FailedTry { no_gate: true, ..failed }),
             (Stage::Swapping(_), A::Won) | (Stage::Checking(..), A::IsThere(true)) => self.end(TakingEnd::Ours),
             (Stage::Swapping(sent), A::Unknown { most }) => self.swap_again(sent, most, TakingEnd::MayBeOurs),
             (Stage::Swapping(sent), A::NotSent { .. }) if sent.lost_answers == 0 => self.end(TakingEnd::NotSent),
-            // Not this one, but one before may have landed.
+            // This swap was not sent, but an earlier one may have landed.
             (Stage::Swapping(sent), A::NotSent { most }) => self.swap_again(sent, most, TakingEnd::MayBeOurs),
-            // A swap of ours whose answer was lost may be what stands in the way of this one.
+            // An earlier swap of ours, whose reply was lost, may have caused this refusal.
             (Stage::Swapping(sent), A::Refused(refusal)) if sent.lost_answers > 0 => {
                 self.at(Stage::Checking(sent, refusal), TakingNext::Check)
             }
             (Stage::Swapping(sent), A::Refused(refusal)) | (Stage::Checking(sent, refusal), A::IsThere(false)) => {
                 self.refused(sent, refusal)
             }
-            (stage, answer) => unreachable!("{answer:?} answers nothing that was asked at {stage:?}"),
+            (stage, answer) => unreachable!("the answer {answer:?} does not fit the stage {stage:?}"),
         }
     }
 
-    fn seen(self, before: Option<Beaten>, sight: Sight) -> (Taking, TakingNext) {
-        // Nobody was quicker where nothing has changed: it was refused for another reason.
+    fn seen(self, before: Option<FailedTry>, sight: Sight) -> (Taking, TakingNext) {
+        // If nothing has changed, nobody was faster: the swap was refused for another reason.
         if before.is_some_and(|before| sight.is_unchanged && !before.crowded) {
             return self.end(TakingEnd::RefusedByStore);
         }
@@ -302,29 +302,29 @@ impl Taking {
             TakingRefusal::Busy if sent.lost_answers > 0 => self.end(TakingEnd::MayBeOurs),
             TakingRefusal::Busy => self.end(TakingEnd::GateIsBusy),
             TakingRefusal::Invalid if self.purpose == Purpose::Revoke => self.end(TakingEnd::MayNotRevoke),
-            // What was read may be old by now: it is worth another try.
-            TakingRefusal::Invalid => self.beaten(Beaten::default()),
+            // What we read may be outdated: try again.
+            TakingRefusal::Invalid => self.try_again(FailedTry::default()),
             TakingRefusal::Stale | TakingRefusal::ByGate => self.end(TakingEnd::RefusedByGate),
             TakingRefusal::ByStore { crowded } => {
-                let beaten = Beaten { no_gate: false, crowded };
-                // A gate gets to hear of it too. Where there was no lease nobody is asked: the question could be
+                let failed = FailedTry { no_gate: false, crowded };
+                // Ask, so that a gate sees the attempt too. Without a lease do not ask: the question's ref could be
                 // created in its place.
                 if self.purpose == Purpose::Hold && sent.sight.exists {
-                    self.at(Stage::AskingAfter(beaten), TakingNext::AskGate)
+                    self.at(Stage::AskingAfter(failed), TakingNext::AskGate)
                 } else {
-                    self.beaten(beaten)
+                    self.try_again(failed)
                 }
             }
         }
     }
 
-    /// Somebody came first, and may be gone again.
-    fn beaten(self, beaten: Beaten) -> (Taking, TakingNext) {
+    /// Another run was faster, and may be gone again.
+    fn try_again(self, failed: FailedTry) -> (Taking, TakingNext) {
         let tried = Taking { tries_left: self.tries_left - 1, ..self };
         match (tried.tries_left, self.purpose) {
-            (0, Purpose::Hold) => tried.at(Stage::LastLook(beaten), TakingNext::RestThenRead),
+            (0, Purpose::Hold) => tried.at(Stage::ReadingLast(failed), TakingNext::RestThenRead),
             (0, Purpose::Revoke) => tried.end(TakingEnd::ChangesHands),
-            _ => tried.at(Stage::Reading(Some(beaten)), TakingNext::RestThenRead),
+            _ => tried.at(Stage::Reading(Some(failed)), TakingNext::RestThenRead),
         }
     }
 
@@ -337,9 +337,9 @@ impl Taking {
     }
 }
 
-/// What is said after the last try: others have it, one after the other, or nobody can get at it.
-fn last_look(beaten: Beaten, sight: Sight) -> TakingEnd {
-    match (sight.is_unchanged, beaten.crowded) {
+/// The result after the last try: others hold it, one after the other, or nobody can get it.
+fn end_of_tries(failed: FailedTry, sight: Sight) -> TakingEnd {
+    match (sight.is_unchanged, failed.crowded) {
         (false, _) if sight.exists => TakingEnd::TheirsAgain,
         (false, _) => TakingEnd::ChangesHands,
         (true, true) => TakingEnd::Crowded,

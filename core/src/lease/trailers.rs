@@ -1,36 +1,36 @@
-//! The trailers of a record, read to the letter.
+//! The trailers of a record, parsed strictly.
 
 use super::value::LEASE_FORMAT;
 use crate::{Format, Holder, LeaseId, Secret, log::chain::is_hex, text};
 use std::collections::BTreeMap;
 
-/// What a move shows.
+/// The proof that a record carries.
 pub(super) const PROOF: &str = "Fence-Proof";
 
-/// Longer than any record of ours.
+/// No record of ours is longer.
 const LONGEST_MESSAGE: usize = 16 * 1024;
 
-/// Why a message is no record.
+/// Why a message is not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Written by a version that this one does not know.
-    #[error("it is of format {0}, and this git-fence knows formats 1 to {LEASE_FORMAT}")]
+    /// Written by a newer version.
+    #[error("its format is {0}, and this git-fence supports formats 1 to {LEASE_FORMAT}")]
     Format(String),
-    /// A trailer is not there.
+    /// A trailer is missing.
     #[error("its trailer {0} is missing")]
     Missing(&'static str),
-    /// A trailer is there more than once.
-    #[error("its trailer {0} is there twice")]
+    /// A trailer occurs more than once.
+    #[error("its trailer {0} occurs twice")]
     Twice(String),
-    /// A trailer's value is not what it must be.
-    #[error("its trailer {0} is {1}")]
+    /// A trailer's value is invalid.
+    #[error("its trailer {0} is invalid: {1}")]
     Value(&'static str, String),
-    /// Not a message with our trailers at all.
+    /// Not a message with our trailers.
     #[error("it is not a record of git-fence")]
     NoRecord,
 }
 
-/// The last paragraph of a message, where every line of it is `Fence-…: value`.
+/// The last paragraph of a message, if all its lines are `Fence-…: value`.
 pub(super) struct RecordTrailers<'a> {
     pub(super) format: Format,
     all: BTreeMap<&'a str, &'a str>,
@@ -53,7 +53,7 @@ impl<'a> RecordTrailers<'a> {
                 return Err(RecordError::Twice(text::one_line(key.as_bytes(), 40)));
             }
         }
-        // Asked first: a later format may have changed everything else.
+        // Checked first: a later format may change everything else.
         let format = *trailers.get("Fence-Format").ok_or(RecordError::Missing("Fence-Format"))?;
         let known = digits(format).and_then(|version| Format::try_from(u32::try_from(version).ok()?).ok());
         match known {
@@ -83,7 +83,7 @@ impl<'a> RecordTrailers<'a> {
         self.parse("Fence-Holder", Holder::parse)
     }
 
-    /// What is shown as a proof must be one; it is not repeated where it is none.
+    /// A proof must be well-formed. An invalid one is not quoted: it may be most of a secret.
     pub(super) fn proof(&self) -> Result<(), RecordError> {
         match self.find(PROOF) {
             Some(shown) if self.format == Format::OneUse && Secret::parse(shown.as_bytes()).is_none() => {

@@ -10,16 +10,14 @@ use std::{fmt, time::Duration};
 /// The version of the record that this code writes.
 pub const LEASE_FORMAT: u32 = 2;
 
-/// The versions of the record that this code reads: how a holder proves that a lease is its own.
+/// The versions of the record that this code reads. They differ in how a holder proves that it holds the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum Format {
-    /// By one secret for the whole ownership, in a push option, which others may get to see. Nobody takes a lease in it
-    /// any more.
+    /// One secret for the whole ownership, in a push option, which others may be able to read. No longer granted.
     #[default]
     OneSecret,
-    /// By a proof of one use for each move: a record has the hash of what the next move must show, and that move
-    /// shows it in its own record.
+    /// A proof for each change, used once: a record has the hash of the proof that the next record must carry.
     OneUse,
 }
 
@@ -37,7 +35,7 @@ impl TryFrom<u32> for Format {
 
     fn try_from(version: u32) -> Result<Format, &'static str> {
         let known = [Format::OneSecret, Format::OneUse].into_iter().find(|format| u32::from(*format) == version);
-        known.ok_or("not a format that this git-fence knows")
+        known.ok_or("not a format that this git-fence supports")
     }
 }
 
@@ -51,7 +49,7 @@ pub(super) const LONGEST_WORDS: usize = 200;
 pub struct LeaseId(String);
 
 impl LeaseId {
-    /// The id made of `random` bytes.
+    /// The id made from `random` bytes.
     pub fn of(random: [u8; 16]) -> LeaseId {
         LeaseId(chain::hex(&random))
     }
@@ -71,7 +69,7 @@ impl TryFrom<String> for LeaseId {
     type Error = String;
 
     fn try_from(text: String) -> Result<LeaseId, String> {
-        LeaseId::parse(&text).ok_or_else(|| format!("{} is not a lease's id", text::quoted(text.as_bytes())))
+        LeaseId::parse(&text).ok_or_else(|| format!("{} is not a lease id", text::quoted(text.as_bytes())))
     }
 }
 
@@ -93,17 +91,17 @@ impl fmt::Display for LeaseId {
 pub struct Ttl(u32);
 
 impl Ttl {
-    /// The longest there is.
+    /// The longest TTL.
     pub const MAX: Ttl = Ttl(7 * 24 * 3600);
-    /// The longest that a gate allows unless it is told otherwise.
+    /// The longest TTL that a gate allows by default.
     pub const ONE_DAY: Ttl = Ttl(24 * 3600);
 
-    /// The TTL of so many seconds.
+    /// The TTL with this many seconds.
     pub fn of_seconds(seconds: u64) -> Option<Ttl> {
         u32::try_from(seconds).ok().map(Ttl).filter(|ttl| (Ttl(1)..=Ttl::MAX).contains(ttl))
     }
 
-    /// As a length of time.
+    /// The TTL as a duration.
     pub fn duration(self) -> Duration {
         Duration::from_secs(self.0.into())
     }
@@ -113,7 +111,7 @@ impl TryFrom<u64> for Ttl {
     type Error = &'static str;
 
     fn try_from(seconds: u64) -> Result<Ttl, &'static str> {
-        Ttl::of_seconds(seconds).ok_or("not a TTL: from one second to a week")
+        Ttl::of_seconds(seconds).ok_or("not a TTL: expected one second to one week")
     }
 }
 
@@ -129,32 +127,32 @@ impl fmt::Display for Ttl {
     }
 }
 
-/// Whether a lease is still its owner's.
+/// Whether the owner still has the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaseState {
-    /// It is, while the heartbeat goes on.
+    /// It does, as long as the heartbeat continues.
     Held,
-    /// Its owner has given it back.
+    /// The owner has released it.
     Released,
 }
 
-/// Why a lease changed hands: how the ownership before ended.
+/// Why a lease changed hands: how the previous ownership ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// There was none before.
+    /// There was none.
     First,
-    /// It was given back.
+    /// It was released.
     Released,
     /// Its heartbeat stopped.
     Expired,
-    /// Somebody who may do so has taken it away.
+    /// It was revoked by somebody who may.
     Revoked,
 }
 
 impl Reason {
-    /// The word that stands in the record.
+    /// The word in the record.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::First => "first",
@@ -169,24 +167,24 @@ impl Reason {
     }
 }
 
-/// An owner's name as records hold it; nothing where nothing of it can be shown.
+/// An owner's name as records store it; `None` if nothing of it can be shown.
 pub fn owner_name(text: &str) -> Option<String> {
     let name = one_line(text, LONGEST_OWNER);
     (!name.is_empty()).then_some(name)
 }
 
-/// A reason or a report of progress as records hold it.
+/// A reason or a progress report as records store it.
 pub fn few_words(text: &str) -> Option<String> {
     let words = one_line(text, LONGEST_WORDS);
     (!words.is_empty()).then_some(words)
 }
 
-/// A nonce made of `random` bytes.
+/// A nonce made from `random` bytes.
 pub fn nonce_of(random: [u8; 16]) -> String {
     chain::hex(&random)
 }
 
-/// A line of somebody's words, cut to what is kept.
+/// One line of free text, cut to the length that is kept.
 pub(super) fn one_line(text: &str, most: usize) -> String {
     text::one_line(text.as_bytes(), most).trim().to_owned()
 }

@@ -1,4 +1,4 @@
-//! The chain that ties each line of the log to the one before.
+//! The hash chain: each line of the log has the hash of the line before.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -10,7 +10,7 @@ use std::fmt::{self, Write as _};
 pub struct LineHash(String);
 
 impl LineHash {
-    /// What the very first line of a log names as the line before it.
+    /// The previous hash in the first line of a log.
     pub fn none() -> LineHash {
         LineHash("0".repeat(64))
     }
@@ -20,7 +20,11 @@ impl TryFrom<String> for LineHash {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<LineHash, &'static str> {
-        if is_hex(&text, 64) { Ok(LineHash(text)) } else { Err("not the hash of a line: 64 hexadecimal digits") }
+        if is_hex(&text, 64) {
+            Ok(LineHash(text))
+        } else {
+            Err("not the hash of a line: expected 64 hexadecimal digits")
+        }
     }
 }
 
@@ -36,7 +40,7 @@ impl fmt::Display for LineHash {
     }
 }
 
-/// The hash by which the next line names this one.
+/// The hash of `line`, for the next line.
 pub fn hash_line(line: &[u8]) -> LineHash {
     LineHash(hex(&Sha256::digest(line)))
 }
@@ -48,7 +52,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether `text` is so many lower-case hexadecimal digits.
+/// Whether `text` is exactly `length` lower-case hexadecimal digits.
 pub(crate) fn is_hex(text: &str, length: usize) -> bool {
     text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -58,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_named_by_its_sha256() {
+    fn hash_of_a_line_is_its_sha256() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(hash_line(b"").to_string(), empty);
         assert_ne!(hash_line(b"a"), hash_line(b"b"));
     }
 
     #[test]
-    fn what_is_no_hash_is_not_read_as_one() {
+    fn invalid_hashes_are_refused() {
         let hash = hash_line(b"a");
         assert_eq!(serde_json::from_str::<LineHash>(&format!("\"{hash}\"")).unwrap(), hash);
         for bad in ["", "0", &"A".repeat(64), &"0".repeat(65), &"ä".repeat(32)] {

@@ -6,7 +6,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One line: what happened, when, and which line came before.
+/// One line: what happened, when, and the hash of the line before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Counted from 1, without gaps.
@@ -20,27 +20,27 @@ pub struct Line {
     pub prev: LineHash,
 }
 
-/// Who pushed, as far as the host says so.
+/// Who pushed, as far as the host tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Who {
-    /// What the pusher calls itself. Not an identity.
+    /// The owner that the pusher names. Not an authenticated identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Who the host says it is.
+    /// The pusher's name, from the host.
     pub pusher: String,
-    /// Where it comes from.
+    /// The pusher's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
 
-/// What a push brings to one fence.
+/// A push's token for one fence, and that fence's mark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stake {
     /// The fence.
     pub fence: FenceName,
-    /// Its token.
+    /// The token.
     pub token: Option<Token>,
-    /// The fence's mark at that moment; in a settlement, afterwards.
+    /// The fence's mark at that moment; in a settlement, after it.
     pub mark: Mark,
 }
 
@@ -53,49 +53,49 @@ pub enum Event {
     LogBegun {
         /// The version of this format.
         version: u32,
-        /// Who began it.
+        /// Who created it.
         pusher: String,
     },
-    /// The log was found in a state that only an interruption explains, and was put right.
+    /// The log was in a state that only an interrupted write explains, and was recovered.
     #[serde(rename = "log.recovered")]
     LogRecovered {
-        /// What was found and done.
+        /// What was found, and what was done.
         reason: String,
     },
-    /// The lines before this one were moved to another file. What they add up to goes on here.
+    /// The lines before this one were moved to another file. Their state is kept here.
     #[serde(rename = "log.rotated")]
     LogRotated {
         /// The version of this format.
         version: u32,
-        /// The file that holds the lines before.
+        /// The file with the lines before.
         file: String,
-        /// What they add up to.
+        /// Their state.
         state: Box<State>,
-        /// Who did it.
+        /// Who did this.
         pusher: String,
     },
-    /// An operator has declared a damaged log to be the log.
+    /// An operator accepted a damaged log as it is.
     #[serde(rename = "log.repaired")]
     LogRepaired {
         /// What was wrong, and what was done.
         found: String,
         /// Why.
         reason: String,
-        /// Who did it.
+        /// Who did this.
         pusher: String,
     },
-    /// An operator has lowered a mark: tokens above it may be used again.
+    /// An operator lowered a mark: tokens above it are valid again.
     #[serde(rename = "mark.lowered")]
     MarkLowered {
         /// The fence.
         fence: FenceName,
-        /// Its mark before.
+        /// The mark before.
         from: Mark,
-        /// Its mark now.
+        /// The mark now.
         mark: Mark,
         /// Why.
         reason: String,
-        /// Who did it.
+        /// Who did this.
         pusher: String,
     },
     /// The settings differ from those of the last push.
@@ -103,17 +103,17 @@ pub enum Event {
     SettingsChanged {
         /// The settings now in force.
         settings: serde_json::Value,
-        /// What tells them from others.
+        /// The hash that identifies them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<String>,
-        /// The fences that were given refs of others, and inherit their marks.
+        /// The fences that took over refs of others and inherit their marks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         heirs: Vec<Heir>,
     },
-    /// A push was let through. Its refs are not moved yet.
+    /// A push was admitted. Its refs have not moved yet.
     #[serde(rename = "push.accepted")]
     PushAccepted {
-        /// Its id: this line's number.
+        /// Its id: the number of this line.
         push: PushId,
         /// The first fence it touches.
         #[serde(flatten)]
@@ -121,128 +121,127 @@ pub enum Event {
         /// The other fences it touches.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         also: Vec<Stake>,
-        /// What becomes of leases when it lands.
+        /// How leases change when it lands.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         leases: Vec<LeaseChange>,
-        /// In observe mode: the code with which it would have been refused.
+        /// In observe mode: the code that would have refused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<Code>,
         /// In observe mode: why.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// Where the tokens stood.
+        /// Where the tokens were found.
         source: Source,
         /// Who pushed.
         #[serde(flatten)]
         who: Who,
-        /// What it is to move.
+        /// The refs it will move.
         #[serde(flatten)]
         plan: Plan,
-        /// The process that will move them.
+        /// The process that will move the refs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receive_pack: Option<ReceivePack>,
         /// Where that process runs.
         place: Place,
-        /// How long the decision took, waiting included.
+        /// How long the decision took, including waiting.
         elapsed_us: u64,
     },
     /// A push was refused.
     #[serde(rename = "push.rejected")]
     PushRejected(Refused),
-    /// In observe mode: a push was let through that could not even be read, so that nothing is
-    /// known of what it moves.
+    /// In observe mode: a push was admitted that could not be read, so nothing is known about what it moves.
     #[serde(rename = "push.observed")]
     PushObserved(Refused),
-    /// A push that was let through is over, and this is what became of it.
+    /// An admitted push is over, and this is what it moved.
     #[serde(rename = "push.settled")]
     PushSettled {
         /// The push.
         push: PushId,
-        /// The first fence it touched, with the mark as it is now.
+        /// The first fence it touched, with the mark after this.
         #[serde(flatten)]
         stake: Stake,
         /// The other fences it touched.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         also: Vec<Stake>,
-        /// The fences of which it moved a ref: there its token is spent.
+        /// The fences with a ref that it moved: its token is spent there.
         spent: Vec<FenceName>,
         /// How many refs it moved.
         moved: usize,
         /// Of how many.
         count: usize,
-        /// How it is known to be over.
+        /// Why the push counts as over.
         evidence: Evidence,
     },
-    /// Some refs of a push have moved, and it is not over; or they moved after it was taken to be over.
+    /// Some refs of a push have moved and it is not over, or they moved after it had been settled.
     #[serde(rename = "push.landed")]
     PushLanded {
         /// The push.
         push: PushId,
-        /// The first fence it touched, with the mark as it is now.
+        /// The first fence it touched, with the mark after this.
         #[serde(flatten)]
         stake: Stake,
         /// The other fences it touched.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         also: Vec<Stake>,
-        /// The fences of which it has moved a ref so far: there its token is spent.
+        /// The fences with a ref that it has moved so far: its token is spent there.
         spent: Vec<FenceName>,
         /// How many refs it has moved so far.
         moved: usize,
         /// Of how many.
         count: usize,
-        /// Where it had been settled before, and too early: how many were known to have moved then.
+        /// If it had been settled too early: how many refs were known to have moved then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         settled_as: Option<usize>,
     },
-    /// A fence's mark was raised without a push: nothing at or below it may write any more.
+    /// A fence's mark was raised without a push: tokens at or below it can no longer write.
     #[serde(rename = "mark.raised")]
     MarkRaised {
         /// The fence.
         fence: FenceName,
-        /// Its mark is at least this from now on.
+        /// The mark is at least this from now on.
         mark: Mark,
         /// Why.
         reason: String,
         /// Who raised it.
         pusher: String,
     },
-    /// An operator has changed the kind of tokens that a fence takes.
+    /// An operator changed the kind of tokens that a fence takes.
     #[serde(rename = "tokens.changed")]
     TokensChanged {
         /// The fence.
         fence: FenceName,
-        /// The kind that it takes from now on.
+        /// The new kind.
         tokens: TokenKind,
-        /// The kind that it took before, where that was decided.
+        /// The kind before, if it was decided.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<TokenKind>,
-        /// Its mark is at least this from now on: nothing that was granted before may write.
+        /// The mark is at least this from now on, so tokens granted before can no longer write.
         mark: Mark,
         /// Why.
         reason: String,
-        /// Who did it.
+        /// Who did this.
         pusher: String,
     },
-    /// A lease went to a new owner.
+    /// A lease was granted to a new owner.
     #[serde(rename = "lease.granted")]
     LeaseGranted(LeaseLine),
-    /// A lease's owner went on to the next token.
+    /// A lease's owner advanced to the next token.
     #[serde(rename = "lease.advanced")]
     LeaseAdvanced(LeaseLine),
-    /// A lease's owner gave it back.
+    /// A lease's owner released it.
     #[serde(rename = "lease.released")]
     LeaseReleased(LeaseLine),
-    /// A lease was taken away from its owner.
+    /// A lease was revoked.
     #[serde(rename = "lease.revoked")]
     LeaseRevoked(LeaseLine),
-    /// A lease is not as the log knows it: it was there before the gate, or somebody has written to
-    /// the refs on the server. From here on it counts as it was found.
+    /// A lease differs from the log: it is older than the gate, or somebody wrote to its refs on the server.
+    /// From here on it counts as it was found.
     #[serde(rename = "lease.found")]
     LeaseFound(LeaseLine),
-    /// A lease's owner is alive.
+    /// A lease's owner renewed it.
     #[serde(rename = "lease.renewed")]
     LeaseRenewed(Renewed),
-    /// A waiting newer push asked the receive-pack of this one to end.
+    /// A newer push that waited asked the receive-pack of this one to end.
     #[serde(rename = "push.evicted")]
     PushEvicted {
         /// The push that was ended.
@@ -255,41 +254,41 @@ pub enum Event {
     },
 }
 
-/// A lease as it stands from here on.
+/// The state of a lease from here on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseLine {
     /// The fence.
     pub fence: FenceName,
-    /// The push that did it.
+    /// The push that changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<PushId>,
     /// The fence's mark is at least this from now on.
     pub mark: Mark,
-    /// How it stands.
+    /// The lease.
     #[serde(flatten)]
     pub standing: Standing,
-    /// How long it was held, where an ownership ended.
+    /// How long it was held, if an ownership ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_ms: Option<u64>,
-    /// Who did it.
+    /// Who did this.
     pub pusher: String,
 }
 
-/// A sign of life.
+/// A heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewed {
     /// The fence.
     pub fence: FenceName,
-    /// The ownership.
+    /// The id of the ownership.
     pub lease: LeaseId,
     /// Its token.
     pub token: Token,
-    /// When it was heard.
+    /// When it arrived.
     pub heard: Stamp,
-    /// What the owner said of its work.
+    /// The owner's progress report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// The hash of what the next one must show.
+    /// The hash of the proof that the next heartbeat must carry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<crate::Holder>,
     /// Who sent it.
@@ -298,14 +297,14 @@ pub struct Renewed {
 }
 
 impl LeaseChange {
-    /// The line that says that this has landed; `state` is what was known before.
+    /// The line for this change after it has landed; `state` is the state before.
     pub fn on_record(&self, push: Option<PushId>, pusher: &str, state: &State) -> Event {
         let fence = state.fence(&self.fence);
         let before = fence.lease.filter(|lease| lease.is_held());
         let held = match self.change {
             LeaseMove::Release => Some(self.standing.since.age_at(&self.standing.heard)),
             LeaseMove::Revoke => before.map(|before| before.since.age_at(&self.standing.heard)),
-            // It expired at some time after its owner was last heard of.
+            // It expired at some time after its last heartbeat.
             LeaseMove::Grant => before.map(|before| before.since.age_at(&before.heard)),
             LeaseMove::Advance | LeaseMove::Renew => None,
         };
@@ -342,36 +341,36 @@ pub struct Refused {
     /// Its mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
-    /// Where the tokens stood, if it got that far.
+    /// Where the tokens were found, if they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
     /// Who pushed.
     #[serde(flatten)]
     pub who: Who,
-    /// What it asked for; `old` is what the pusher said.
+    /// The refs it asked to move; `old` is what the pusher claimed.
     pub refs: Vec<AskedRef>,
-    /// How many refs it asked for.
+    /// How many refs it asked to move.
     pub count: usize,
-    /// How long the decision took, waiting included.
+    /// How long the decision took, including waiting.
     pub elapsed_us: u64,
 }
 
-/// How much of a name that may be anything is put on record.
+/// How much of an unchecked name is recorded.
 const LONGEST_NAME: usize = 300;
 
 /// A ref of a refused push.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedRef {
-    /// As the pusher named it, cut to a sane length: it need not be a name that git allows.
+    /// The name that the pusher used, cut to this length. Git may not allow it.
     pub name: String,
-    /// What the pusher said it was at.
+    /// The old value that the pusher claimed.
     pub old: Option<crate::ObjectId>,
-    /// What it was to become.
+    /// The new value.
     pub new: Option<crate::ObjectId>,
 }
 
 impl AskedRef {
-    /// The first commands of a refused push, as many as a line holds.
+    /// The first commands of a refused push, as many as fit in a line.
     pub fn of(commands: &[crate::RefUpdate]) -> Vec<AskedRef> {
         let asked = |command: &crate::RefUpdate| AskedRef {
             name: text::one_line(command.name.to_string().as_bytes(), LONGEST_NAME),

@@ -1,28 +1,28 @@
-//! Which lines of the log somebody wants to see.
+//! Filters for lines of the log.
 
 use crate::{Event, FenceName, Line, Stake, Token};
 
-/// What a line must be to be shown. Everything that is set must hold; nothing set lets all through.
+/// Which lines to show. A line must match everything that is set; an empty filter matches all lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// Pushes that were refused, or in observe mode would have been.
+    /// Pushes that were refused, or would have been in enforce mode.
     pub rejected: bool,
     /// Lines that name this fence.
     pub fence: Option<FenceName>,
-    /// Lines that name this pusher, to the letter.
+    /// Lines that name exactly this pusher.
     pub pusher: Option<String>,
-    /// Lines that name this token; with a fence, as the token for that fence.
+    /// Lines that name this token; with a fence, the token for that fence.
     pub token: Option<Token>,
-    /// Lines written at this time or later, spelt as the log spells it.
+    /// Lines written at this time or later, in the log's format of times.
     pub since: Option<String>,
     /// Lines written before this time.
     pub until: Option<String>,
 }
 
 impl Filter {
-    /// Whether `line` is one of those.
+    /// Whether `line` matches.
     pub fn matches(&self, line: &Line) -> bool {
-        // Times are spelt with a fixed number of digits, so they sort as text.
+        // Times have a fixed number of digits, so they sort as text.
         self.since.as_ref().is_none_or(|since| line.time >= *since)
             && self.until.as_ref().is_none_or(|until| line.time < *until)
             && (!self.rejected || is_refusal(&line.event))
@@ -30,7 +30,7 @@ impl Filter {
             && self.matches_stake(&line.event)
     }
 
-    /// The fence and the token must belong together: a push may bring a token for each of several.
+    /// Fence and token must belong together: a push may carry tokens for several fences.
     fn matches_stake(&self, event: &Event) -> bool {
         let wanted = |fence: Option<&FenceName>, token: Option<Token>| {
             self.fence.as_ref().is_none_or(|wanted| fence == Some(wanted))
@@ -66,7 +66,7 @@ impl Filter {
     }
 }
 
-/// Whether the line says that a push was refused, or let through only because of observe mode.
+/// Whether the line is about a push that was refused, or admitted only in observe mode.
 fn is_refusal(event: &Event) -> bool {
     matches!(event, Event::PushRejected(_) | Event::PushObserved(_) | Event::PushAccepted { code: Some(_), .. })
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_shown_when_everything_asked_for_holds() {
+    fn line_is_shown_if_it_matches_everything_that_is_set() {
         let observed = ACCEPTED.replacen("\"source\"", "\"code\":\"FENCE-STALE\",\"source\"", 1);
         let rejected = format!("\"event\":\"push.rejected\",{REFUSED}");
         let unread = format!("\"event\":\"push.observed\",{REFUSED}");

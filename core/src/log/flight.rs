@@ -1,11 +1,11 @@
-//! The note of a push that has been let through and whose refs git is still updating.
+//! The record of an admitted push whose refs git is still updating.
 
 use crate::{FenceName, LeaseChange, ObjectId, Place, ReceivePack, RefName, Stake, Token, Who};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Ties a push's acceptance to its settlement: the sequence number of the line that accepted it.
+/// Identifies a push from acceptance to settlement: the number of the line that accepted it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PushId(pub u64);
 
@@ -18,15 +18,15 @@ impl fmt::Display for PushId {
 /// One ref that a push is about to move.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedRef {
-    /// The ref that will hold the value: where the pusher named a symbolic ref, what it points to.
+    /// The ref that will change: if the pusher named a symbolic ref, its target.
     pub name: RefName,
     /// The fence it counts for.
     pub fence: FenceName,
-    /// What it was at when the push was let through, read under the lock.
+    /// The value when the push was admitted, read under the lock.
     pub old: Option<ObjectId>,
-    /// What it is to become.
+    /// The new value.
     pub new: Option<ObjectId>,
-    /// What the pusher said it was at, where that differs.
+    /// The old value that the pusher claimed, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed: Option<String>,
     /// The symbolic ref that the pusher named.
@@ -36,8 +36,8 @@ pub struct PlannedRef {
 
 /// The refs that a push is about to move.
 ///
-/// A line of the log holds short plans whole. Of a long one it holds the beginning, and the digest
-/// of the whole, which is kept beside the log until the push is settled.
+/// A line of the log contains a short plan whole. Of a long plan it contains the beginning and the digest of
+/// the whole, which is kept beside the log until the push is settled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The refs, or the first of them.
@@ -49,10 +49,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How many refs a line of the log holds at most.
+    /// The most refs that a line of the log contains.
     pub const IN_LINE: usize = 64;
 
-    /// The plan of `refs`, cut to what a line holds.
+    /// The plan of `refs`, cut to what fits in a line.
     pub fn of(mut refs: Vec<PlannedRef>) -> Plan {
         let digest = Plan::digest_of(&Plan::write_out(&refs));
         let count = refs.len();
@@ -65,18 +65,18 @@ impl Plan {
         self.refs.len() == self.count
     }
 
-    /// All refs as JSON lines: what is kept beside the log.
+    /// All refs as JSON lines, to be kept beside the log.
     pub fn write_out(refs: &[PlannedRef]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for planned in refs {
             let written = serde_json::to_writer(&mut bytes, planned);
-            debug_assert!(written.is_ok(), "a planned ref has no value that JSON lacks");
+            debug_assert!(written.is_ok(), "a planned ref can be written as JSON");
             bytes.push(b'\n');
         }
         bytes
     }
 
-    /// Reads back what [`Plan::write_out`] wrote, if it is exactly that.
+    /// Reads what [`Plan::write_out`] wrote; `None` if the digest differs.
     pub fn read_back(&self, bytes: &[u8]) -> Option<Vec<PlannedRef>> {
         if Plan::digest_of(bytes) != self.digest {
             return None;
@@ -94,39 +94,39 @@ impl Plan {
 pub struct InFlight {
     /// Its id.
     pub push: PushId,
-    /// When it was let through.
+    /// When it was admitted.
     pub time: String,
-    /// The fences it touches, with its tokens: at least one.
+    /// The fences it touches, with its tokens; at least one.
     #[serde(deserialize_with = "at_least_one")]
     pub stakes: Vec<Stake>,
-    /// The refs it is to move.
+    /// The refs it will move.
     pub plan: Plan,
-    /// What becomes of leases when it lands.
+    /// How leases change when it lands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<LeaseChange>,
     /// Who pushes.
     pub who: Who,
     /// Where it runs.
     pub place: Place,
-    /// The process that moves the refs; none where the host starts hooks elsewhere.
+    /// The process that moves the refs; `None` if the host starts hooks elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_pack: Option<ReceivePack>,
-    /// What is already known to have moved while it is still under way.
+    /// What is known to have moved while the push is still in flight.
     #[serde(default, skip_serializing_if = "Landed::is_nothing")]
     pub landed: Landed,
 }
 
-/// What has been seen to have moved. It only grows: what happens to a ref afterwards changes nothing of it.
+/// What is known to have moved. It only grows: later changes of a ref do not affect it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Landed {
-    /// The fences of which a ref moved.
+    /// The fences with a ref that moved.
     pub spent: Vec<FenceName>,
     /// How many refs moved.
     pub moved: usize,
 }
 
 impl Landed {
-    /// Whether nothing has been seen to have moved.
+    /// Whether nothing is known to have moved.
     pub fn is_nothing(&self) -> bool {
         self.spent.is_empty() && self.moved == 0
     }
@@ -144,10 +144,10 @@ impl InFlight {
     }
 }
 
-/// A push that touches no fence is not in flight. What settles it relies on that.
+/// A push that touches no fence is never in flight. Settling relies on that.
 fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Stake>, D::Error> {
     let stakes = Vec::deserialize(deserializer)?;
-    if stakes.is_empty() { Err(D::Error::custom("a push in flight that touches no fence")) } else { Ok(stakes) }
+    if stakes.is_empty() { Err(D::Error::custom("a push in flight must touch at least one fence")) } else { Ok(stakes) }
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ pub(crate) mod tests {
         ObjectId::parse(fill.repeat(40).as_bytes()).unwrap()
     }
 
-    /// A push of `repo` whose refs go from the one fill digit to the other ("0" is no object).
+    /// A push to `repo` whose refs move from one fill digit to the other ("0" is no object).
     pub(crate) fn in_flight(push: u64, token: Option<u64>, refs: &[(&str, &str, &str)]) -> InFlight {
         let refs = refs.iter().map(|(name, old, new)| PlannedRef {
             name: RefName::new(*name),
@@ -186,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_push_that_touches_no_fence_is_not_in_flight() {
+    fn push_that_touches_no_fence_cannot_be_in_flight() {
         let mut json = serde_json::to_value(in_flight(1, Some(5), &[])).unwrap();
         assert!(serde_json::from_value::<InFlight>(json.clone()).is_ok());
         json["stakes"] = serde_json::json!([]);
@@ -194,7 +194,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_long_plan_is_cut_in_the_line_and_read_back_whole() {
+    fn long_plan_is_cut_in_the_line_and_read_back_whole() {
         let names: Vec<String> = (0..Plan::IN_LINE + 1).map(|n| format!("refs/heads/{n}")).collect();
         let refs: Vec<_> = names.iter().map(|name| (name.as_str(), "0", "a")).collect();
         let whole = in_flight(1, None, &refs[..Plan::IN_LINE]).plan;

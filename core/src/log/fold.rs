@@ -5,11 +5,11 @@ use crate::{Event, FenceName, InFlight, KnownSettings, Landed, PushId, State, To
 /// The version of the log's format that this code writes and reads.
 pub const LOG_VERSION: u32 = 1;
 
-/// Why a line does not follow from those before it.
+/// Why a line does not fit the lines before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
-    /// Written by a version that this one does not know.
-    #[error("the log is of version {0}, and this git-fence-hook knows version {LOG_VERSION}")]
+    /// Written by another version.
+    #[error("the log has version {0}, and this git-fence-hook supports version {LOG_VERSION}")]
     Version(u32),
     /// A push that is not in flight cannot be settled.
     #[error("push {0} is settled but was not in flight")]
@@ -20,7 +20,7 @@ pub enum FoldError {
 }
 
 impl State {
-    /// Takes the event of line `seq`, written at `time`, into account.
+    /// Applies the event of line `seq`, written at `time`.
     pub fn apply(&mut self, seq: u64, time: &str, event: &Event) -> Result<(), FoldError> {
         match event {
             Event::LogBegun { version, .. } | Event::LogRotated { version, .. } if *version != LOG_VERSION => {
@@ -77,14 +77,14 @@ impl State {
         Ok(())
     }
 
-    /// The push leaves its slot, and what it has spent is the mark.
+    /// The push leaves its slot, and the tokens it spent raise the marks.
     fn settle_push(&mut self, push: PushId, spent: &[FenceName]) -> Result<(), FoldError> {
         let at = self.in_flight.iter().position(|flight| flight.push == push);
         let flight = self.in_flight.remove(at.ok_or(FoldError::NotInFlight(push))?);
         for (fence, token) in spent.iter().filter_map(|fence| Some((fence, flight.token_for(fence)?))) {
             let mark = self.fence(fence).mark.after(token);
             self.raise_by(push, fence, mark);
-            // A token of a lease moves refs together with it: that line decides.
+            // A lease's token moves refs together with the lease, so the line of the lease decides the kind.
             if !flight.leases.iter().any(|change| change.fence == *fence) {
                 self.kinds.entry(fence.clone()).or_insert(TokenKind::Own);
             }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_nothing_are_none_with_a_checkpoint_and_without() {
+    fn null_settings_survive_a_checkpoint() {
         let state =
             fold(&[Event::SettingsChanged { settings: serde_json::Value::Null, digest: None, heirs: vec![] }]).unwrap();
         let json = serde_json::to_string(&state).unwrap();
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn accepting_takes_the_slot_and_leaves_the_mark() {
+    fn accepted_push_takes_the_slot_and_leaves_the_mark() {
         let state = fold(&[accepted(1, Some(5))]).unwrap();
         assert!(state.fence(&FenceName::repo()).is_occupied());
         assert_eq!(mark(&state), 0);
     }
 
     #[test]
-    fn settling_frees_the_slot_and_moves_the_mark_only_if_a_ref_moved() {
+    fn settling_frees_the_slot_and_raises_the_mark_only_if_a_ref_moved() {
         let state = fold(&[accepted(1, Some(5)), settled(1, Some(5), true)]).unwrap();
         assert!(!state.fence(&FenceName::repo()).is_occupied());
         assert_eq!(mark(&state), 5);
@@ -166,17 +166,17 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_never_goes_down_even_when_a_stale_push_was_only_observed() {
+    fn stale_push_in_observe_mode_does_not_lower_the_mark() {
         let events = [accepted(1, Some(5)), settled(1, Some(5), true), accepted(3, Some(4)), settled(3, Some(4), true)];
         assert_eq!(mark(&fold(&events).unwrap()), 5);
     }
 
     #[test]
-    fn raising_a_mark_never_lowers_it() {
+    fn raise_below_the_mark_does_not_lower_it() {
         let raised = |to: u64| Event::MarkRaised {
             fence: FenceName::repo(),
             mark: crate::Token::try_from(to).unwrap().into(),
-            reason: "a lease was there".to_owned(),
+            reason: "migrated".to_owned(),
             pusher: "anna".to_owned(),
         };
         assert_eq!(mark(&fold(&[raised(7)]).unwrap()), 7);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_lands_decides_the_kind_of_tokens_and_raising_a_mark_does_not() {
+    fn only_the_first_landed_push_or_grant_decides_the_kind_of_tokens() {
         let raised = Event::MarkRaised {
             fence: FenceName::repo(),
             mark: Mark::at(7).unwrap(),
@@ -217,21 +217,21 @@ mod tests {
         for make in [Event::LeaseGranted as fn(LeaseLine) -> Event, Event::LeaseFound] {
             let leased = [settings(true), lease_line(make), accepted(3, Some(6)), settled(3, Some(6), true)];
             assert_eq!(kind(&fold(&leased).unwrap()), Some(TokenKind::Lease));
-            // One that turns up where the kind is decided does not decide it again.
+            // A lease that appears later does not change the kind.
             let late = [&own[..], &[lease_line(make)]].concat();
             assert_eq!(kind(&fold(&late).unwrap()), Some(TokenKind::Own));
         }
     }
 
-    /// Then, a lease closed its fence to other tokens whenever it came.
+    /// In that version, a lease closed its fence to other tokens whenever it was granted.
     #[test]
-    fn in_a_log_of_the_version_before_a_lease_on_record_means_lease() {
+    fn lease_in_a_log_of_an_older_version_means_lease_tokens() {
         let own = [settings(false), accepted(2, Some(5)), settled(2, Some(5), true)];
         assert_eq!(kind(&fold(&own).unwrap()), Some(TokenKind::Own));
         let both = [&own[..], &[lease_line(Event::LeaseGranted)]].concat();
         assert_eq!(kind(&fold(&both).unwrap()), Some(TokenKind::Lease));
         assert_eq!(kind(&fold(&[&both[..], &[settings(true)]].concat()).unwrap()), Some(TokenKind::Lease));
-        // And where all that is left of its lines is what they add up to.
+        // The same if only the state of its lines is left.
         for (events, expected) in [(&own[..], TokenKind::Own), (&both[..], TokenKind::Lease)] {
             let mut state = fold(events).unwrap();
             state.kinds.clear();
@@ -243,7 +243,7 @@ mod tests {
 
     /// Its refs may belong to another fence by now.
     #[test]
-    fn a_push_from_before_a_change_of_settings_occupies_every_fence() {
+    fn push_admitted_before_a_settings_change_occupies_every_fence() {
         let other = FenceName::parse(b"other").unwrap();
         let changed = |n: u64| Event::SettingsChanged { settings: n.into(), digest: None, heirs: vec![] };
         let state = fold(&[changed(1), accepted(2, Some(5))]).unwrap();
@@ -252,9 +252,9 @@ mod tests {
         assert!(state.fence(&other).is_occupied());
     }
 
-    /// Also by what a push of before does when it lands at last, and not by what comes after the change.
+    /// A push admitted before the change counts too when it lands later; one admitted after the change does not.
     #[test]
-    fn whoever_is_given_refs_begins_at_the_givers_mark() {
+    fn fence_that_takes_over_refs_starts_at_the_givers_mark() {
         let trunk = FenceName::parse(b"trunk").unwrap();
         let given = Event::SettingsChanged {
             settings: 1.into(),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_follow_is_an_error() {
+    fn line_that_does_not_fit_the_lines_before_is_an_error() {
         assert_eq!(fold(&[settled(7, None, true)]), Err(FoldError::NotInFlight(PushId(7))));
         assert_eq!(fold(&[accepted(7, None)]), Err(FoldError::WrongId(PushId(7), 1)));
         let future = Event::LogBegun { version: 2, pusher: "x".to_owned() };
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_flat_json_and_reads_back_as_itself() {
+    fn line_is_flat_json_and_round_trips() {
         let line = crate::Line {
             seq: 1,
             time: "2026-01-01T00:00:00.000Z".to_owned(),

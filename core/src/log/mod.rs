@@ -1,6 +1,6 @@
-//! The log of a repository: its lines, the chain that ties them, and the state that they add up to.
+//! The log of a repository: its lines, their hash chain, and the state they fold to.
 //!
-//! The gate writes and reads it, and commands read it; the client never sees it. Nothing in here opens a file: bytes
+//! The gate writes and reads the log, and commands read it; the client never sees it. Nothing here opens a file: bytes
 //! come in and go out as values.
 
 pub(crate) mod chain;

@@ -1,18 +1,18 @@
-//! Where a push is being carried out: which process, on which machine, since which boot.
+//! Where a push runs: in which process, on which machine, since which boot.
 
 use serde::{Deserialize, Serialize};
 
-/// Where the gate ran when it let a push through.
+/// Where the gate ran when it admitted a push.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The kernel's boot id: the same id is the same kernel since the same boot.
+    /// The kernel's boot id: equal ids mean the same kernel and the same boot.
     pub boot: String,
-    /// The machine id, where there is one.
+    /// The machine id, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// The inode of the process namespace: pids mean something only within one.
+    /// The inode of the pid namespace: pids are only valid within one.
     pub pid_ns: u64,
-    /// Milliseconds since the boot, suspend included, as the machine's first time namespace counts them.
+    /// Milliseconds since boot, including suspend, in the machine's initial time namespace.
     pub uptime_ms: u64,
 }
 
@@ -21,38 +21,38 @@ pub struct Place {
 pub struct ReceivePack {
     /// Its pid in [`Place::pid_ns`].
     pub pid: u32,
-    /// Its start, in clock ticks since boot as the machine's first time namespace counts them: tells it from a
-    /// later process with its pid. 0 where that cannot be told.
+    /// Its start time in clock ticks since boot, in the machine's initial time namespace: distinguishes it from a
+    /// later process with the same pid. 0 if unknown.
     pub start: u64,
-    /// The inode of its pidfd, where the kernel gives each process its own.
+    /// The inode of its pidfd, if the kernel gives each process its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pidfd: Option<u64>,
 }
 
 impl ReceivePack {
-    /// When it started, in milliseconds since boot.
+    /// Its start time in milliseconds since boot.
     pub fn started_ms(&self, ticks_per_second: u64) -> u64 {
         self.start.saturating_mul(1000) / ticks_per_second.max(1)
     }
 }
 
-/// What can be known here about a process that was recorded there.
+/// What one place can tell about a process that was recorded at another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
-    /// Same kernel, same boot, same process namespace: one can look.
+    /// Same kernel, same boot, same pid namespace: the process can be inspected.
     Clear,
-    /// The same machine has booted since: no process of then is left.
+    /// The same machine has rebooted since: the process is gone.
     Rebooted,
-    /// Another namespace, or a machine that is another one or may be: one cannot look.
+    /// Another namespace, or possibly another machine: the process cannot be inspected.
     Hidden,
 }
 
 impl Place {
-    /// What can be known here (`self`) about a process that was recorded at `there`; `booted_since` says
-    /// whether this boot began after that.
+    /// What can be told here (`self`) about a process that was recorded at `there`; `booted_since` says
+    /// whether this boot began after the recording.
     ///
-    /// Machines made from one image share their id, so another boot id is a reboot only if it is the later
-    /// of the two. In doubt one cannot look.
+    /// Machines made from one image share their id, so another boot id is a reboot only if its boot is the
+    /// later one. If in doubt, the process cannot be inspected.
     pub fn view_of(&self, there: &Place, booted_since: bool) -> View {
         if self.boot == there.boot {
             return if self.pid_ns == there.pid_ns { View::Clear } else { View::Hidden };
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_kernel_and_namespace_can_be_looked_at() {
+    fn processes_can_be_inspected_only_in_the_same_kernel_and_namespace() {
         let place = |boot: &str, machine: Option<&str>, pid_ns| Place {
             boot: boot.to_owned(),
             machine: machine.map(str::to_owned),
@@ -79,16 +79,16 @@ mod tests {
         let here = place("b1", Some("m"), 1);
         for (there, booted_since, view) in [
             (place("b1", Some("m"), 1), false, View::Clear),
-            // One kernel is one kernel, whatever a container says of its machine id.
+            // The same kernel, even if a container has another machine id.
             (place("b1", None, 1), false, View::Clear),
             (place("b1", Some("m"), 2), false, View::Hidden),
             (place("b0", Some("m"), 1), true, View::Rebooted),
             (place("b0", Some("m"), 2), true, View::Rebooted),
-            // A clone of this machine, which has been up for longer.
+            // A clone of this machine that was booted later.
             (place("b0", Some("m"), 1), false, View::Hidden),
             (place("b0", Some("other"), 1), true, View::Hidden),
             (place("b0", None, 1), true, View::Hidden),
-            // Whatever the clocks say, this is one boot.
+            // The same boot, whatever the clocks say.
             (place("b1", Some("m"), 1), true, View::Clear),
             (place("b1", Some("m"), 2), true, View::Hidden),
         ] {

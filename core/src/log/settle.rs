@@ -1,8 +1,8 @@
-//! What became of a push.
+//! Settling: what a push moved.
 //!
-//! Git's own word counts first: after a push it lists the refs that it has updated. Comparing refs is for pushes of
-//! which git never gave word (the client was gone, a process was killed), because whatever moves a ref back in
-//! between makes it look as if nothing had moved.
+//! Git's own report comes first: after a push it lists the refs that it updated. Refs are compared only for pushes
+//! without a report (the client was gone, a process was killed), because a ref that is moved back in between looks as
+//! if it had never moved.
 
 use crate::{
     Event, FenceName, InFlight, Landed, LeaseChange, LeasePart, ObjectId, PlannedRef, Push, PushId, Stake, State,
@@ -10,37 +10,37 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// How a push is known to be over.
+/// Why a push counts as over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
-    /// Git has listed the refs that it has updated.
+    /// Git has listed the refs that it updated.
     Reported,
-    /// Every planned ref shows its new value: nothing is left to move.
+    /// Every planned ref has its new value: nothing is left to move.
     RefsMoved,
-    /// Its receive-pack is gone.
+    /// Its receive-pack has exited.
     ReceivePackGone,
-    /// The machine it ran on has been booted since.
+    /// The machine it ran on has rebooted since.
     Rebooted,
-    /// It cannot be seen from here, and `fence.wait` has passed (the bounded form).
+    /// It cannot be inspected from here, and `fence.wait` has passed (the bounded form).
     TimePassed,
 }
 
-/// What became of it.
+/// What a push moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
-    /// The fences of which a ref moved, in the order of the push's stakes.
+    /// The fences with a ref that moved, in the order of the push's stakes.
     pub spent: Vec<FenceName>,
     /// How many refs moved.
     pub moved: usize,
-    /// What became of leases.
+    /// The changes of leases that landed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<LeaseChange>,
 }
 
 impl Settlement {
-    /// The lines that say what became of `flight`; `state` is what was known before. A log that ends
-    /// between them is put right by the next look at the lease's ref.
+    /// The lines that settle `flight`; `state` is the state before. If the log ends between them, the next push
+    /// records the rest when it reads the lease's ref.
     pub fn on_record(self, flight: &InFlight, state: &State, count: usize, evidence: Evidence) -> Vec<Event> {
         let (stake, also) = self.stakes_after(flight, state);
         let Settlement { spent, moved, leases } = self;
@@ -48,7 +48,7 @@ impl Settlement {
         followed_by(settled, &leases, flight, state)
     }
 
-    /// The lines that say what has moved of `flight`, which is still under way.
+    /// The lines that record what `flight`, which is still in flight, has moved so far.
     pub fn so_far(self, flight: &InFlight, state: &State, count: usize) -> Vec<Event> {
         let (stake, also) = self.stakes_after(flight, state);
         let Settlement { spent, moved, leases } = self;
@@ -56,8 +56,8 @@ impl Settlement {
         followed_by(landed, &leases, flight, state)
     }
 
-    /// The line that says that `flight` moved more than `known`, what it had been settled as; none if it did not.
-    /// What became of its leases is found by the next look at their refs; the marks remember how far they came.
+    /// The line that records that `flight` moved more than `known`, as which it was settled; `None` if it did not.
+    /// The next push finds the changes of its leases in their refs; the marks keep how far they came.
     pub fn after_all(mut self, flight: &InFlight, known: &Landed, state: &State, count: usize) -> Option<Event> {
         self.spent.retain(|fence| !known.spent.contains(fence));
         if self.spent.is_empty() && self.moved <= known.moved {
@@ -69,7 +69,7 @@ impl Settlement {
         Some(Event::PushLanded { push: flight.push, stake, also, spent, moved, count, settled_as })
     }
 
-    /// The first stake of the push and the others, each with its fence's mark as it is from here on.
+    /// The first stake of the push and the others, each with its fence's mark after this.
     fn stakes_after(&self, flight: &InFlight, state: &State) -> (Stake, Vec<Stake>) {
         let mut stakes = flight.stakes.iter().map(|stake| {
             let raised = self.leases.iter().filter(|change| change.fence == stake.fence).map(|change| change.raises_to);
@@ -102,10 +102,10 @@ fn followed_by(event: Event, leases: &[LeaseChange], flight: &InFlight, state: &
     std::iter::once(event).chain(leases).collect()
 }
 
-/// Settles a push on git's word: `reported` is the list of refs that git has updated.
+/// Settles a push by git's report: `reported` is the list of refs that git updated.
 ///
-/// A ref counts as moved when it is listed and was not at its new value from the start: git also lists what stays
-/// where it is. Whoever puts it back afterwards changes nothing.
+/// A ref counts as moved if it is listed and did not have its new value from the start: git also lists refs that do
+/// not change. Moving it back afterwards makes no difference.
 pub fn settle_as_reported(flight: &InFlight, plan: &[PlannedRef], reported: &Push) -> Settlement {
     let listed: HashSet<_> = reported.commands.iter().map(|command| (&command.name, &command.new)).collect();
     of_those(flight, plan, |_, planned| {
@@ -113,26 +113,26 @@ pub fn settle_as_reported(flight: &InFlight, plan: &[PlannedRef], reported: &Pus
     })
 }
 
-/// Compares what the refs were when the push was let through with what they are now (`seen`, in the
-/// order of `plan`). A token is spent where one of its fence's refs differs, and only there.
+/// Settles a push by comparing the values of its refs when it was admitted with those now (`seen`, in the
+/// order of `plan`). A token is spent only if a ref of its fence differs.
 ///
-/// Only for pushes that are over, and with the lock held: while the push is in its slot nobody else
-/// moves these refs, so a difference is its doing. Heartbeats alone take no slot.
+/// Only for pushes that are over, and with the lock held: while the push is in its slot nobody else moves
+/// these refs, so it caused any difference. Only heartbeats take no slot.
 pub fn settle(flight: &InFlight, plan: &[PlannedRef], seen: &[Option<ObjectId>]) -> Settlement {
-    of_those(flight, plan, |at, planned| seen.get(at).is_some_and(|now| is_its_doing(planned, now)))
+    of_those(flight, plan, |at, planned| seen.get(at).is_some_and(|now| was_moved_by_push(planned, now)))
 }
 
-/// What a push that is still under way has moved already, if that is more than is known.
+/// What a push that is still in flight has moved so far, if that is more than is known.
 ///
-/// Git may update refs one by one, with hooks in between: one that has moved and is put back while the push stalls
-/// at the next would be forgotten.
+/// Git may update refs one by one, with hooks in between. Without this, a ref that moved and is moved back while the
+/// push stalls at the next one would be missed.
 pub fn landed_so_far(flight: &InFlight, plan: &[PlannedRef], seen: &[Option<ObjectId>]) -> Option<Settlement> {
     let shows = |at: usize, planned: &PlannedRef| planned.old != planned.new && seen.get(at) == Some(&planned.new);
     let landed = of_those(flight, plan, shows);
     (landed.spent.len() > flight.landed.spent.len() || !landed.leases.is_empty()).then_some(landed)
 }
 
-/// The settlement in which the refs of the plan that `has_moved` have moved, and what is known to have.
+/// The settlement for the planned refs for which `has_moved` holds, added to what is known to have moved.
 fn of_those(flight: &InFlight, plan: &[PlannedRef], has_moved: impl Fn(usize, &PlannedRef) -> bool) -> Settlement {
     let moved = plan.iter().enumerate().filter(|(at, planned)| has_moved(*at, planned)).map(|(_, planned)| planned);
     let moved: Vec<&PlannedRef> = moved.collect();
@@ -148,18 +148,18 @@ fn of_those(flight: &InFlight, plan: &[PlannedRef], has_moved: impl Fn(usize, &P
     }
 }
 
-/// Where a lease's ref is not where it was and not where the push was to move it either, somebody has written to it
-/// on the server since; that is found by the next look, and the counter has not stood still.
-fn is_its_doing(planned: &PlannedRef, now: &Option<ObjectId>) -> bool {
+/// Whether the push moved this ref. A lease's ref that has neither its old nor its new value was written on the server
+/// since: it counts as moved, and the next push records what it finds there.
+fn was_moved_by_push(planned: &PlannedRef, now: &Option<ObjectId>) -> bool {
     let is_beat = matches!(LeasePart::in_name(&planned.name), Some((_, LeasePart::Beat)));
     planned.old != *now && (!is_beat || planned.new == *now)
 }
 
-/// Whether the refs alone say that the push is over: each shows its new value.
+/// Whether the refs alone show that the push is over: each has its new value.
 ///
-/// A ref that was at its new value from the start says nothing. It may have been named with a lie
-/// about its old value, and the push that looks finished could still delete or create it later.
-/// With such a ref in the plan only the end of the receive-pack counts.
+/// A ref that had its new value from the start shows nothing. The pusher may have lied about its old value, and
+/// the push that looks finished could still delete or create it later. With such a ref in the plan, the push is
+/// over only when its receive-pack has exited.
 ///
 /// `seen` is in the order of `plan`.
 pub fn refs_say_over(plan: &[PlannedRef], seen: &[Option<ObjectId>]) -> bool {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_spent_when_a_ref_moved_and_only_then() {
+    fn token_is_spent_only_if_a_ref_moved() {
         let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "0", "c")]);
         for (seen, moved) in [("a0", 0), ("b0", 1), ("ac", 1), ("bc", 2)] {
             let settlement = settle(&flight, &flight.plan.refs, &values(seen));
@@ -189,9 +189,9 @@ mod tests {
         }
     }
 
-    /// The holder's heartbeat goes on while its push stalls. That is not the push's doing.
+    /// The holder's heartbeat continues while its push stalls. The push did not cause that.
     #[test]
-    fn a_beat_that_somebody_else_moved_spends_nothing() {
+    fn beat_that_moved_otherwise_spends_nothing() {
         let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/fence/repo/beat", "c", "d")]);
         for (seen, moved) in [("ac", 0), ("ae", 0), ("ad", 1), ("be", 1), ("bd", 2)] {
             assert_eq!(settle(&flight, &flight.plan.refs, &values(seen)).moved, moved, "{seen}");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_has_moved_unless_its_ref_is_where_it_was() {
+    fn lease_has_moved_unless_its_ref_has_the_old_value() {
         let mut flight = in_flight(1, None, &[("refs/fence/repo/lease", "a", "b"), ("refs/fence/repo/beat", "c", "d")]);
         let now = crate::Stamp { boot: String::new(), uptime_ms: 0, unix_ms: 0 };
         let lease = crate::lease::record::tests::lease(1, 5, crate::LeaseState::Held);
@@ -217,7 +217,7 @@ mod tests {
             },
             raises_to: crate::Mark::at(4).unwrap(),
         });
-        // "0" is no ref: somebody has removed it since, and the token was granted all the same.
+        // "0" is no ref: it was removed since, and the token was granted anyway.
         for (seen, landed) in
             [("ac", false), ("ae", false), ("ad", false), ("bd", true), ("be", true), ("0d", true), ("ed", true)]
         {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fence_is_spent_by_its_own_refs() {
+    fn token_of_a_fence_is_spent_only_by_refs_of_that_fence() {
         let deploy = FenceName::parse(b"deploy").unwrap();
         let mut flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/d", "a", "b")]);
         flight.plan.refs[1].fence = deploy.clone();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn over_means_that_every_ref_shows_its_new_value() {
+    fn push_is_over_if_every_ref_has_its_new_value() {
         let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "c", "0")]);
         assert!(over(&flight, "b0"));
         assert!(!over(&flight, "bc"));
@@ -244,15 +244,15 @@ mod tests {
         assert!(!over(&flight, "d0"));
     }
 
-    /// `0 -> current tip`: were it called over, its slot would be free, the next push could delete
-    /// the ref, and the liar, still alive, could then create it with the older token.
+    /// `0 -> current tip`: if that counted as over, the slot would be free, the next push could delete the ref, and
+    /// the first push, still alive, could then create it with the older token.
     #[test]
-    fn a_ref_that_had_its_new_value_from_the_start_says_nothing() {
-        let liar = in_flight(1, Some(5), &[("refs/heads/a", "a", "a")]);
-        assert!(!over(&liar, "a"));
+    fn ref_that_had_its_new_value_from_the_start_does_not_show_that_a_push_is_over() {
+        let false_claim = in_flight(1, Some(5), &[("refs/heads/a", "a", "a")]);
+        assert!(!over(&false_claim, "a"));
         let half = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "0", "0")]);
         assert!(!over(&half, "b0"));
-        assert_eq!(settle(&liar, &liar.plan.refs, &values("a")).moved, 0);
+        assert_eq!(settle(&false_claim, &false_claim.plan.refs, &values("a")).moved, 0);
     }
 
     fn reported(lines: &[(&str, &str)]) -> Push {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn gits_word_counts_and_what_stays_where_it_is_has_not_moved() {
+    fn only_reported_refs_that_changed_count_as_moved() {
         let mut flight = in_flight(
             1,
             Some(5),
@@ -286,12 +286,12 @@ mod tests {
         }
     }
 
-    /// One ref has moved, and the push stalls at the next. What is put back meanwhile has moved all the same.
+    /// One ref has moved, and the push stalls at the next. Moving the first back meanwhile changes nothing.
     #[test]
-    fn what_has_landed_stays_landed() {
+    fn landed_ref_stays_landed() {
         let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/heads/b", "0", "c")]);
         assert_eq!(landed_so_far(&flight, &flight.plan.refs, &values("a0")), None);
-        assert_eq!(landed_so_far(&flight, &flight.plan.refs, &values("e0")), None, "that is somebody else's value");
+        assert_eq!(landed_so_far(&flight, &flight.plan.refs, &values("e0")), None, "another push's value");
         let landed = landed_so_far(&flight, &flight.plan.refs, &values("b0")).unwrap();
         assert_eq!((landed.moved, landed.spent.len()), (1, 1));
 
@@ -299,9 +299,9 @@ mod tests {
         for event in landed.so_far(&flight, &state.clone(), 2) {
             state.apply(2, "", &event).unwrap();
         }
-        assert_eq!(state.fence(&FenceName::repo()).mark.get(), 5, "its token is spent, though it is under way");
+        assert_eq!(state.fence(&FenceName::repo()).mark.get(), 5, "the token is spent although the push is in flight");
         let flight = state.in_flight[0].clone();
-        assert_eq!(landed_so_far(&flight, &flight.plan.refs, &values("b0")), None, "that is known");
+        assert_eq!(landed_so_far(&flight, &flight.plan.refs, &values("b0")), None, "already known");
         for settlement in [
             settle(&flight, &flight.plan.refs, &values("a0")),
             settle_as_reported(&flight, &flight.plan.refs, &reported(&[])),
@@ -310,9 +310,9 @@ mod tests {
         }
     }
 
-    /// Settled as unmoved, and then git says that it has landed: the mark rises, and the record says so, once.
+    /// Settled as unmoved, then git reports that it landed: the mark rises, and that is recorded once.
     #[test]
-    fn what_was_settled_too_early_is_put_right() {
+    fn push_that_was_settled_too_early_is_corrected() {
         let flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b")]);
         let mut state = State::default();
         let landed = || settle_as_reported(&flight, &flight.plan.refs, &reported(&[("refs/heads/a", "b")]));

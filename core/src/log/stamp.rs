@@ -1,4 +1,4 @@
-//! When something was recorded, by every clock that may be asked later.
+//! When something was recorded, by every clock that may be needed later.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use std::time::Duration;
 pub struct Stamp {
     /// The kernel's boot id.
     pub boot: String,
-    /// Milliseconds since the boot, suspend included, as the machine's first time namespace counts them.
+    /// Milliseconds since boot, including suspend, in the machine's initial time namespace.
     pub uptime_ms: u64,
-    /// Milliseconds since 1970, by a clock that people may set.
+    /// Milliseconds since 1970, by a clock that can be set.
     pub unix_ms: u64,
 }
 
 impl Stamp {
-    /// How long ago this was, at `now`. While the machine has not been booted, by the clock that
-    /// nobody sets; nothing where it would lie in the future.
+    /// The time from this stamp to `now`; zero if the stamp is in the future. Within one boot it uses the clock
+    /// that cannot be set.
     pub fn age_at(&self, now: &Stamp) -> Duration {
         Duration::from_millis(if self.boot == now.boot {
             now.uptime_ms.saturating_sub(self.uptime_ms)
@@ -25,12 +25,12 @@ impl Stamp {
         })
     }
 
-    /// Whether this has yet to come at `now`: the clock was ahead when it was recorded, or is behind now.
+    /// Whether this stamp is in the future at `now`: the clock was ahead when it was recorded, or is behind now.
     pub fn is_ahead_of(&self, now: &Stamp) -> bool {
         if self.boot == now.boot { self.uptime_ms > now.uptime_ms } else { self.unix_ms > now.unix_ms }
     }
 
-    /// The later of two moments.
+    /// The later of two stamps.
     pub fn or_later(self, other: &Stamp) -> Stamp {
         if self.age_at(other).is_zero() { self } else { other.clone() }
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn within_a_boot_the_clock_that_nobody_sets_counts() {
+    fn within_one_boot_the_monotonic_clock_counts() {
         let at = |boot: &str, uptime_ms, unix_ms| Stamp { boot: boot.to_owned(), uptime_ms, unix_ms };
         let then = at("a", 1_000, 1_000_000);
         assert_eq!(then.age_at(&at("a", 5_000, 900_000)), Duration::from_secs(4));

@@ -1,33 +1,33 @@
-//! The figures of leases.
+//! Statistics of leases.
 
 use crate::{Code, Event, FenceName, LeaseId, LeaseLine, Reason, Refused, Renewed, Spread, Stamp, Ttl};
 use std::collections::BTreeMap;
 
-/// So many gaps between signs of life must be known before anything is said of them.
+/// The fewest gaps between heartbeats from which to report anything.
 const ENOUGH_GAPS: u64 = 20;
-/// From this part of the TTL on, in thousandths, gaps are close to it: a holder renews every third.
+/// Gaps of at least this part of the TTL, in thousandths, are too long: a holder renews after a third.
 const CLOSE: u64 = 800;
 
-/// What became of leases in the lines so far.
+/// Counts of lease events in the lines so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseTally {
-    /// How often a lease was granted, by how the ownership before had ended.
+    /// How often a lease was granted, by how the previous ownership ended.
     pub granted: BTreeMap<Reason, u64>,
-    /// Pushes that found it held.
+    /// Pushes that were refused because the lease was held.
     pub found_held: u64,
-    /// Signs of life that came alone.
+    /// Heartbeats without a push.
     pub renewed: u64,
-    /// Steps to the next token.
+    /// Advances to the next token.
     pub advanced: u64,
-    /// Given back.
+    /// Releases.
     pub released: u64,
-    /// Taken away.
+    /// Revocations.
     pub revoked: u64,
-    /// How long ownerships that ended had lasted, in microseconds.
+    /// How long ended ownerships lasted, in microseconds.
     pub holds: Spread,
-    /// The time between two signs of life of one ownership, in thousandths of its TTL.
+    /// The time between two heartbeats of one ownership, in thousandths of its TTL.
     gaps: Spread,
-    /// Who was last heard of, and when.
+    /// The last heartbeat of each fence's lease.
     heard: BTreeMap<FenceName, (LeaseId, Ttl, Stamp)>,
 }
 
@@ -37,13 +37,13 @@ impl LeaseTally {
         self.granted.values().sum()
     }
 
-    /// Which part of the TTL, in per cent, passes between two signs of life in all but 5 of 100 cases.
+    /// The 95th percentile of the time between two heartbeats, in per cent of the TTL.
     pub fn gap_p95_percent(&self) -> Option<u64> {
         let p95 = self.gaps.percentile(95).filter(|_| self.gaps.count() >= ENOUGH_GAPS)?;
         Some(p95 / 10)
     }
 
-    /// Whether holders are heard so late that a longer TTL would spare them from losing their lease.
+    /// Whether heartbeats come so late that the TTL should be longer.
     pub fn wants_longer_ttl(&self) -> bool {
         self.gap_p95_percent().is_some_and(|percent| percent >= CLOSE / 10)
     }
@@ -52,21 +52,21 @@ impl LeaseTally {
         match event {
             Event::LeaseGranted(line) => {
                 *self.granted.entry(line.standing.lease.reason).or_default() += 1;
-                self.hear(line);
+                self.heartbeat(line);
             }
             Event::LeaseAdvanced(line) => {
                 self.advanced += 1;
-                self.hear(line);
+                self.heartbeat(line);
             }
             Event::LeaseReleased(line) => {
                 self.released += 1;
-                self.hear(line);
+                self.heartbeat(line);
             }
             Event::LeaseRevoked(line) => {
                 self.revoked += 1;
-                self.hear(line);
+                self.heartbeat(line);
             }
-            Event::LeaseFound(line) => self.hear(line),
+            Event::LeaseFound(line) => self.heartbeat(line),
             Event::LeaseRenewed(Renewed { fence, lease, heard, .. }) => {
                 self.renewed += 1;
                 if let Some((_, ttl, _)) = self.heard.get(fence).filter(|(id, ..)| id == lease) {
@@ -79,7 +79,7 @@ impl LeaseTally {
         }
     }
 
-    fn hear(&mut self, line: &LeaseLine) {
+    fn heartbeat(&mut self, line: &LeaseLine) {
         if let Some(ms) = line.held_ms {
             self.holds.add(ms.saturating_mul(1000));
         }
@@ -87,8 +87,8 @@ impl LeaseTally {
         self.gap(&line.fence, &lease.id, lease.ttl, &line.standing.heard);
     }
 
-    /// Lines of steps are written when they have landed, and a sign of life may have come between: only
-    /// what is later counts.
+    /// Lines of advances are written when they have landed, and a heartbeat may have come in between, so only
+    /// later stamps count.
     fn gap(&mut self, fence: &FenceName, lease: &LeaseId, ttl: Ttl, now: &Stamp) {
         if let Some((id, _, before)) = self.heard.get(fence)
             && id == lease
@@ -159,12 +159,12 @@ mod tests {
         assert_eq!((tally.grants(), tally.granted[&Reason::First]), (2, 2));
         assert_eq!((tally.renewed, tally.advanced, tally.released, tally.revoked), (1, 1, 1, 1));
         assert_eq!((tally.holds.count(), tally.holds.max()), (2, 60_000_000));
-        assert_eq!(tally.gap_p95_percent(), None, "three gaps say nothing");
+        assert_eq!(tally.gap_p95_percent(), None, "three gaps are too few");
     }
 
     /// The TTL is 90 s.
     #[test]
-    fn a_longer_ttl_is_wanted_where_holders_are_heard_late() {
+    fn late_heartbeats_ask_for_a_longer_ttl() {
         let beats = |every: u64| {
             let granted = Event::LeaseGranted(line(1, 0, None));
             let beats = (1..=30).map(|n| renewed(1, n * every));
@@ -172,7 +172,7 @@ mod tests {
         };
         assert_eq!((beats(30).gap_p95_percent(), beats(30).wants_longer_ttl()), (Some(33), false));
         assert_eq!((beats(81).gap_p95_percent(), beats(81).wants_longer_ttl()), (Some(90), true));
-        // Those of another ownership say nothing of this one's.
+        // The time between two ownerships is not a gap.
         let others = [Event::LeaseGranted(line(1, 0, None)), Event::LeaseGranted(line(2, 5_000, None))];
         assert_eq!(tally(&others).gaps.count(), 0);
     }

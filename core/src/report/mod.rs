@@ -1,6 +1,6 @@
-//! What a log adds up to: figures in little memory, however many lines there are.
+//! Statistics of a log, in little memory, however many lines it has.
 //!
-//! For `stats` and whatever else shows a repository to people. Nothing is decided by these figures.
+//! For `stats` and other commands that show a repository to people. No decision depends on these figures.
 
 pub(crate) mod leases;
 pub(crate) mod spread;

@@ -1,15 +1,15 @@
-//! How a great many lengths of time are spread, in little memory.
+//! The distribution of many durations, in little memory.
 
 use std::iter;
 
-/// Each doubling is cut into so many steps, so a quantile is known to one part in 32.
+/// Each doubling is divided into this many steps, so quantiles are exact to one part in 32.
 const STEPS: u64 = 32;
 
-/// Counts of lengths in microseconds, in buckets that grow with them. A quantile is never given too
-/// small and at most 1/32 (3.2 %) too large; the count, the sum and the largest are exact.
+/// Counts of durations in microseconds, in buckets of growing width. A quantile is never too small and at
+/// most 1/32 (3.2 %) too large; count, sum and maximum are exact.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Spread {
-    /// Grows to at most 1920 as longer ones come.
+    /// Grows to at most 1920 as longer durations come.
     buckets: Vec<u64>,
     count: u64,
     sum: u64,
@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Counts one more.
+    /// Adds a duration.
     pub fn add(&mut self, us: u64) {
         let bucket = bucket_of(us);
         if self.buckets.len() <= bucket {
@@ -29,22 +29,22 @@ impl Spread {
         self.max = self.max.max(us);
     }
 
-    /// How many there were.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// All of them together.
+    /// Their sum.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The largest.
+    /// The longest.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The length that `percent` of all do not exceed; nothing where there are none.
+    /// The duration that `percent` of all do not exceed; `None` if there are none.
     pub fn percentile(&self, percent: u64) -> Option<u64> {
         let rank = (self.count.saturating_mul(percent)).div_ceil(100).max(1);
         let mut seen = 0;
@@ -56,19 +56,19 @@ impl Spread {
     }
 }
 
-/// Below 32, each length has a bucket of its own; above, the six leading bits name it.
+/// Below 32, each duration has its own bucket; above, the six leading bits select it.
 fn bucket_of(us: u64) -> usize {
     let shift = us.checked_ilog2().map_or(0, |log| log.saturating_sub(STEPS.ilog2()));
     let bucket = u64::from(shift) * STEPS + (us >> shift);
     usize::try_from(bucket).expect("there are at most 1920 buckets")
 }
 
-/// The largest length that falls into the bucket.
+/// The longest duration in the bucket.
 fn last_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let shift = (bucket / STEPS).saturating_sub(1);
     let leading = bucket - shift * STEPS;
-    // The last bucket ends where the numbers end.
+    // The last bucket ends at the largest number.
     u64::try_from(((u128::from(leading) + 1) << shift) - 1).unwrap_or(u64::MAX)
 }
 
@@ -77,12 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_falls_into_the_bucket_that_ends_at_or_little_above_it() {
+    fn every_bucket_ends_at_or_slightly_above_its_durations() {
         let mut edges: Vec<u64> = (0..64).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1]).collect();
         edges.extend([3, 31, 32, 33, 63, 64, 65, 100, 1_000, 30_000_000, 123_456_789, u64::MAX - 1, u64::MAX]);
         for us in edges {
             let last = last_of(bucket_of(us));
-            assert!(last >= us && last - us <= us / STEPS, "{us} is shown as {last}");
+            assert!(last >= us && last - us <= us / STEPS, "{us} is reported as {last}");
         }
         assert_eq!(bucket_of(u64::MAX), 1919);
         assert!((1..100_000).all(|us| bucket_of(us) >= bucket_of(us - 1)));
@@ -101,6 +101,6 @@ mod tests {
             assert!(shown >= exact && shown - exact <= exact / STEPS, "{percent}: {shown}");
         }
         assert_eq!((spread.count(), spread.sum(), spread.max()), (1000, 500_500_000, 1_000_000));
-        assert_eq!(spread.percentile(100), Some(1_000_000), "the largest is exact");
+        assert_eq!(spread.percentile(100), Some(1_000_000), "the maximum is exact");
     }
 }

@@ -1,69 +1,69 @@
-//! The figures of a log: a fold over its lines that needs little memory, however many they are.
+//! Statistics of a log: a fold over its lines that needs little memory, however many there are.
 
 use crate::{Code, Event, FenceName, LeaseTally, Line, Refused, Spread, Stake};
 use std::collections::BTreeMap;
 
-/// How many pushers are counted by name. Names come from outside: there may be any number.
+/// How many pushers are counted by name. Names come from outside, so there may be any number.
 const MOST_PUSHERS: usize = 1000;
 
-/// What the lines so far add up to.
+/// The counts of the lines so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// How many lines.
+    /// The number of lines.
     pub lines: u64,
-    /// When the first of them was written, and the last.
+    /// When the first and the last line were written.
     pub times: Option<(String, String)>,
-    /// Pushes that were let through, also those that only observe mode let through.
+    /// Pushes that were admitted, including those admitted only in observe mode.
     pub accepted: u64,
     /// Pushes that were refused, by code.
     pub refused: BTreeMap<&'static str, u64>,
     /// Pushes that are over and moved a ref.
     pub moved: u64,
-    /// Pushes that are over and moved none.
+    /// Pushes that are over and moved no ref.
     pub unmoved: u64,
-    /// How long decisions took, waiting included.
+    /// How long decisions took, including waiting.
     pub waits: Spread,
     /// The pushes of each fence.
     pub fences: BTreeMap<FenceName, FenceTally>,
     /// What enforcing would have refused.
     pub observed: Observed,
-    /// What became of leases.
+    /// The leases.
     pub leases: LeaseTally,
 }
 
 /// The pushes of one fence. A push over several fences counts for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FenceTally {
-    /// Let through.
+    /// Admitted.
     pub accepted: u64,
     /// Refused because of this fence.
     pub refused: u64,
-    /// Over, with a ref of this fence moved.
+    /// Over, and moved a ref of this fence.
     pub moved: u64,
 }
 
 impl FenceTally {
-    /// How busy the fence is: all pushes that came to it.
+    /// All pushes to the fence.
     pub fn pushes(&self) -> u64 {
         self.accepted + self.refused
     }
 }
 
-/// Pushes that observe mode let through although they would have been refused.
+/// Pushes that were admitted in observe mode and would have been refused in enforce mode.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Observed {
     /// By the code that would have refused them.
     pub codes: BTreeMap<&'static str, u64>,
     /// By pusher.
     pub pushers: BTreeMap<String, u64>,
-    /// Those of pushers that are too many to be named.
+    /// Pushes of further pushers, beyond those counted by name.
     pub other_pushers: u64,
-    /// When the last one was.
+    /// The time of the last one.
     pub last: Option<String>,
 }
 
 impl Observed {
-    /// How many in all.
+    /// The total.
     pub fn count(&self) -> u64 {
         self.codes.values().sum()
     }
@@ -82,7 +82,7 @@ impl Observed {
 }
 
 impl Tally {
-    /// Takes one more line into account.
+    /// Adds a line.
     pub fn add(&mut self, line: &Line) {
         self.lines += 1;
         match &mut self.times {
@@ -108,7 +108,7 @@ impl Tally {
                     self.fence(fence).refused += 1;
                 }
             }
-            // Let through, but nothing is known of what it moves: no fence, and it is never settled.
+            // Admitted, but nothing is known about what it moves: it has no fence and is never settled.
             Event::PushObserved(Refused { code, who, elapsed_us, .. }) => {
                 self.accepted += 1;
                 self.waits.add(*elapsed_us);
@@ -120,7 +120,7 @@ impl Tally {
                     self.fence(fence).moved += 1;
                 }
             }
-            // It was counted as settled before, and too early.
+            // It was settled too early and is counted already.
             Event::PushLanded { spent, settled_as: Some(before), .. } => {
                 if *before == 0 {
                     self.unmoved = self.unmoved.saturating_sub(1);
@@ -130,22 +130,22 @@ impl Tally {
                     self.fence(fence).moved += 1;
                 }
             }
-            // What else is on record is no push, or is counted when it is settled.
+            // Other lines are not about a push, or are counted when it is settled.
             _ => {}
         }
     }
 
-    /// How many pushes were refused in all.
+    /// The total number of refused pushes.
     pub fn refusals(&self) -> u64 {
         self.refused.values().sum()
     }
 
     fn fence(&mut self, name: &FenceName) -> &mut FenceTally {
-        // Looked up first: nearly every line names a fence that is known already.
+        // Looked up first: nearly every line names a known fence.
         if !self.fences.contains_key(name) {
             self.fences.insert(name.clone(), FenceTally::default());
         }
-        self.fences.get_mut(name).expect("it has just been put there")
+        self.fences.get_mut(name).expect("it was just inserted")
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn pushes_are_counted_by_what_became_of_them() {
+    fn pushes_are_counted_by_result_and_fence() {
         let deploy = FenceName::parse(b"deploy").unwrap();
         let tally = tally(&[
             r#""event":"log.begun","version":1,"pusher":"root""#.to_owned(),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_observe_mode_let_through_is_counted_by_code_and_pusher() {
+    fn pushes_admitted_only_in_observe_mode_are_counted_by_code_and_pusher() {
         let tally = tally(&[
             accepted("", r#""code":"FENCE-STALE","reason":"x","#, "anna", 10),
             accepted("", "", "anna", 10),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn pushers_that_are_too_many_are_counted_together() {
+    fn pushers_beyond_the_limit_are_counted_together() {
         let mut observed = Observed::default();
         for n in 0..MOST_PUSHERS + 5 {
             observed.add(Code::Stale, &n.to_string(), "");

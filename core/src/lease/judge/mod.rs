@@ -1,13 +1,12 @@
-//! The rule for leases: which moves of a fence's lease are allowed, and to whom.
+//! The rule for leases: who may change a fence's lease, and how.
 //!
-//! A lease lives in two refs of the repository. Whoever pushes to them proposes the next record, and
-//! [`judge_lease`] says what that would be: a grant, an advance, a release, a renewal, or nothing
-//! that is allowed. Where no gate judges, git's own compare-and-swap on these refs still decides who
-//! comes first; the rule adds the server's clock, the holder's proof, and that the counter never
-//! goes back.
+//! A lease lives in two refs of the repository. A push to them proposes the next record, and
+//! [`judge_lease`] decides what that is: a grant, an advance, a release, a renewal, or not allowed.
+//! Without a gate, git's own compare-and-swap on these refs still decides who comes first; the rule
+//! adds the server's clock, the holder's proof, and that the counter never goes back.
 //!
-//! A proof is of one use. Each record has the hash of what the next move must show, and that move shows it in its own
-//! record: what was refused is not published, and what landed is used up. Lease and beat have a chain each.
+//! A proof can be used once. Each record has the hash of the proof that the next record must carry. A refused record
+//! is not published, and a proof that landed is used up. Lease and beat each have a chain of their own.
 
 mod ownership;
 mod proof;
@@ -19,8 +18,8 @@ use crate::{
     Standing, next_token, text,
 };
 
-/// Judges what a push asks of the lease of the fence with these `rules`, where it stands as `current`
-/// at `now`. Pure: the same lease, the same question and the same moment always have the same answer.
+/// Judges what a push asks of the lease of the fence with these `rules`; `current` is the lease at `now`.
+/// Pure: the result depends only on the arguments.
 pub fn judge_lease(
     rules: &Rules,
     current: Option<&Standing>,
@@ -46,14 +45,14 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Whoever only asks gets nothing, and hears why.
+    /// The answer to a push that only asks: always a refusal, which says who holds the lease.
     fn answer(&self) -> Reject {
-        self.held_by_another().unwrap_or_else(|| self.invalid("the lease is free: take it,  git fence acquire"))
+        self.held_by_another().unwrap_or_else(|| self.invalid("the lease is free: acquire it with  git fence acquire"))
     }
 
-    /// A sign of life: from the holder of the lease, as long as nobody else has it. It may come late.
+    /// A heartbeat: from the holder, as long as nobody else has the lease. It may come late.
     fn renewal(&self) -> Result<LeaseChange, Reject> {
-        let Some(beat) = &self.asked.beat else { return Err(self.invalid("the push moves nothing of the lease")) };
+        let Some(beat) = &self.asked.beat else { return Err(self.invalid("the push does not change the lease")) };
         let current = self.current.filter(|current| current.lease.id == beat.lease).ok_or_else(|| self.lost())?;
         if current.lease.state == LeaseState::Released {
             return Err(self.lost());
@@ -76,7 +75,7 @@ impl Judge<'_> {
         Ok(self.change(LeaseMove::Renew, standing))
     }
 
-    /// The holder goes on to the next token, or gives the lease back.
+    /// The holder advances to the next token, or releases the lease.
     fn next_step(&self, proposal: &Proposal, current: &Standing) -> Result<LeaseChange, Reject> {
         if current.lease.state == LeaseState::Released {
             return Err(self.lost());
@@ -99,13 +98,13 @@ impl Judge<'_> {
         let holder = if current.lease.format == Format::OneUse { holder } else { current.lease.holder.clone() };
         let expected = token.map(|token| Lease { token, nonce, state, holder, ..current.lease.clone() });
         if expected.as_ref() != Some(&proposal.lease) || !proposal.continues(current.parent.as_ref()) {
-            return Err(self.invalid("an advance changes the token by one and a release the state, and nothing else"));
+            return Err(self.invalid("an advance may change only the token, by one, and a release only the state"));
         }
         let beat = self.asked.beat.as_ref();
         if beat.is_some_and(|beat| beat.lease != current.lease.id) {
-            return Err(self.invalid("lease and beat are of different ownerships"));
+            return Err(self.invalid("lease and beat belong to different ownerships"));
         }
-        // The proof of the lease is good for a beat that moves with it.
+        // The proof of the lease also covers a beat that moves with it.
         beat.map_or(Ok(()), |beat| self.is_of_its_format(beat, current))?;
         let standing = Standing {
             commit: Some(proposal.commit.clone()),
@@ -136,15 +135,15 @@ impl Judge<'_> {
         Some(Reject::LeaseHeld { fence: self.rules.fence.clone(), by: Box::new(by) })
     }
 
-    /// The lease that the push speaks of is not its pusher's.
+    /// The pusher does not hold the lease that the push names.
     fn lost(&self) -> Reject {
         let now = self.current.map(|current| match current.lease.state {
             LeaseState::Held => {
-                format!("{} has it, with token {}", text::in_quotes(&current.lease.owner), current.lease.token)
+                format!("{} holds it, with token {}", text::in_quotes(&current.lease.owner), current.lease.token)
             }
-            LeaseState::Released => format!("{} had it last and gave it back", text::in_quotes(&current.lease.owner)),
+            LeaseState::Released => format!("{} held it last and released it", text::in_quotes(&current.lease.owner)),
         });
-        let now = now.unwrap_or_else(|| "nobody has it".to_owned());
+        let now = now.unwrap_or_else(|| "nobody holds it".to_owned());
         Reject::LeaseLost { fence: self.rules.fence.clone(), now }
     }
 

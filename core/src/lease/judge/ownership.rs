@@ -1,4 +1,4 @@
-//! The move by which a lease gets a new owner, or is taken away from the one it has.
+//! Grants and revocations: the changes that give a lease a new owner or take it from its holder.
 
 use super::Judge;
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
 };
 
 impl Judge<'_> {
-    /// Somebody else's turn: where the lease is free, or where it is taken away.
+    /// A new ownership: the lease is free, or is revoked.
     pub(super) fn new_ownership(&self, proposal: &Proposal) -> Result<LeaseChange, Reject> {
         if self.asked.secret.is_some() || proposal.proof.is_some() {
-            // Who proves to be a holder speaks of a lease that it had.
+            // A pusher with a proof means a lease that it held before.
             return Err(self.lost());
         }
         let lease = &proposal.lease;
@@ -18,7 +18,7 @@ impl Judge<'_> {
         self.may_have_it(revokes)?;
         let parent = self.current.and_then(|current| current.commit.as_ref());
         if !proposal.continues(parent) {
-            return Err(self.invalid("it does not continue the lease as it stands: read it again"));
+            return Err(self.invalid("the record does not follow the current one: read the lease again"));
         }
         self.has_the_reason(lease, revokes)?;
         let beat = self.beat_of(lease)?;
@@ -28,11 +28,11 @@ impl Judge<'_> {
         Ok(self.change(if revokes { LeaseMove::Revoke } else { LeaseMove::Grant }, standing))
     }
 
-    /// A lease that is alive goes to nobody else, unless it is taken away by those who may.
+    /// A live lease goes to nobody else, unless somebody who may revokes it.
     fn may_have_it(&self, revokes: bool) -> Result<(), Reject> {
         if revokes && !self.asked.may_revoke {
             return Err(self.invalid(
-                "only the server's operator (git-fence-hook revoke) and the pushers in fence.allowRevoke take leases away",
+                "only the server's operator (git-fence-hook revoke) and the pushers in fence.allowRevoke may revoke leases",
             ));
         }
         if let Some(held) = self.held_by_another().filter(|_| !revokes) {
@@ -41,30 +41,31 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// Its record says why the ownership before ended.
+    /// The record gives the reason why the previous ownership ended.
     fn has_the_reason(&self, lease: &Lease, revokes: bool) -> Result<(), Reject> {
         let reason = match self.current {
             None => Reason::First,
             Some(_) if revokes => Reason::Revoked,
-            // Whoever finds no ref cannot know that there was one.
+            // The ref is gone, so the client cannot know that there was one.
             Some(Standing { commit: None, .. }) => Reason::First,
             Some(current) if current.lease.state == LeaseState::Released => Reason::Released,
             Some(_) => Reason::Expired,
         };
         if lease.reason != reason || (lease.state == LeaseState::Released) != revokes {
             return Err(
-                self.invalid(format!("the lease is free because of '{}', and held from then on", reason.as_str()))
+                self.invalid(format!("the record must have the reason '{}' and the state 'held'", reason.as_str()))
             );
         }
         Ok(())
     }
 
-    /// The first heartbeat comes with the lease, and in the format of today.
+    /// The first beat comes with the lease, in the current format.
     fn beat_of(&self, lease: &Lease) -> Result<&Beat, Reject> {
         let beat = self.asked.beat.as_ref().filter(|beat| beat.lease == lease.id);
-        let beat = beat.ok_or_else(|| self.invalid("lease and beat must move together, for the same ownership"))?;
+        let beat =
+            beat.ok_or_else(|| self.invalid("lease and beat must move together and belong to the same ownership"))?;
         if lease.format == Format::OneSecret || beat.holder.is_none() {
-            return Err(self.invalid("its record is of format 1, whose secret others can read: update git-fence"));
+            return Err(self.invalid("the record has format 1, whose secret others can read: update git-fence"));
         }
         Ok(beat)
     }
@@ -72,7 +73,7 @@ impl Judge<'_> {
     fn is_within_the_longest_ttl(&self, lease: &Lease) -> Result<(), Reject> {
         if lease.ttl > self.rules.lease_max_ttl {
             return Err(self.invalid(format!(
-                "a TTL of {} is longer than fence.leaseMaxTtl allows, {}",
+                "the TTL {} is longer than fence.leaseMaxTtl, which is {}",
                 lease.ttl, self.rules.lease_max_ttl
             )));
         }
@@ -89,8 +90,8 @@ impl Judge<'_> {
                 mark: Accept::Above.mark_before(next),
                 kind: Some(TokenKind::Lease),
             }),
-            Some(_) => Err(self.invalid(format!("token {} is not the next one", lease.token))),
-            None => Err(self.invalid(format!("there is no token after {}, the last one", Token::MAX))),
+            Some(_) => Err(self.invalid(format!("token {} is not the next token", lease.token))),
+            None => Err(self.invalid(format!("there is no token after {}, the largest", Token::MAX))),
         }
     }
 

@@ -1,26 +1,26 @@
-//! What a move must show to count as its holder's.
+//! What a push must carry to prove that it comes from the holder.
 
 use super::Judge;
 use crate::{Beat, Format, Holder, Reject, Secret, Standing};
 
 impl Judge<'_> {
-    /// A holder of before proves itself by the push option.
+    /// A holder in [`Format::OneSecret`] proves itself by a push option.
     pub(super) fn has_the_secret(&self, current: &Standing) -> Result<(), Reject> {
         match &self.asked.secret {
             Some(secret) if secret.holder() == current.lease.holder => Ok(()),
-            Some(_) => Err(self.invalid("the push does not carry its holder's secret, but another")),
+            Some(_) => Err(self.invalid("the push carries a wrong holder's secret")),
             None => Err(self.unproven("the push carries no holder's secret (fence-holder)")),
         }
     }
 
-    /// The move shows what the record before it asked for, and asks for something else from the next.
+    /// The record carries the proof that the previous record asked for, and asks for another one next.
     pub(super) fn shows(&self, proof: Option<&Secret>, expected: Option<&Holder>, next: &Holder) -> Result<(), Reject> {
-        let shown = proof.ok_or_else(|| self.unproven("its record shows no proof (Fence-Proof)"))?.holder();
+        let shown = proof.ok_or_else(|| self.unproven("the record carries no proof (Fence-Proof)"))?.holder();
         if expected != Some(&shown) {
-            return Err(self.invalid("its record does not show the holder's proof, but another"));
+            return Err(self.invalid("the record carries a wrong proof"));
         }
         if *next == shown {
-            return Err(self.invalid("a proof is of one use: its record asks the next move for the one that it shows"));
+            return Err(self.invalid("the record asks for its own proof again, and a proof can be used only once"));
         }
         Ok(())
     }
@@ -28,7 +28,7 @@ impl Judge<'_> {
     pub(super) fn is_of_its_format(&self, beat: &Beat, current: &Standing) -> Result<(), Reject> {
         match (current.lease.format, &beat.holder) {
             (Format::OneUse, Some(_)) | (Format::OneSecret, None) => Ok(()),
-            _ => Err(self.invalid("lease and beat are of different formats")),
+            _ => Err(self.invalid("lease and beat have different formats")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is granted, refused and lost, as tables.
+//! Which changes of a lease are granted and which are refused, as tables.
 
 use super::*;
 use crate::{
@@ -32,7 +32,7 @@ fn proposal(lease: Lease, parent: &str) -> LeaseAsk {
     LeaseAsk { lease: Some(Proposal { commit, parents, lease, proof: None }), beat, ..LeaseAsk::default() }
 }
 
-fn ruled(current: Option<&Standing>, mark: u64, asked: &LeaseAsk, now: u64) -> &'static str {
+fn code_of(current: Option<&Standing>, mark: u64, asked: &LeaseAsk, now: u64) -> &'static str {
     let rules = Rules::for_repo();
     match judge_lease(&rules, current, Mark::at(mark).unwrap(), asked, &at(now)) {
         Ok(LeaseChange { change: LeaseMove::Grant, .. }) => "grant",
@@ -49,7 +49,7 @@ fn taking(token: u64, reason: Reason, parent: &str) -> LeaseAsk {
 }
 
 #[test]
-fn a_lease_is_granted_when_it_is_free_and_only_then() {
+fn lease_is_granted_only_when_it_is_free() {
     let held = standing(1, 5, LeaseState::Held);
     let released = standing(1, 5, LeaseState::Released);
     for (current, mark, asked, now, expected) in [
@@ -66,19 +66,19 @@ fn a_lease_is_granted_when_it_is_free_and_only_then() {
         (Some(&held), 4, taking(6, Reason::Expired, "a"), 90, "grant"),
         (Some(&held), 4, taking(6, Reason::Released, "a"), 90, "FENCE-LEASE-INVALID"),
     ] {
-        assert_eq!(ruled(current, mark, &asked, now), expected, "{asked:?} at {now}");
+        assert_eq!(code_of(current, mark, &asked, now), expected, "{asked:?} at {now}");
     }
     let mut alone = taking(6, Reason::Released, "a");
     alone.beat = None;
-    assert_eq!(ruled(Some(&released), 4, &alone, 1), "FENCE-LEASE-INVALID");
+    assert_eq!(code_of(Some(&released), 4, &alone, 1), "FENCE-LEASE-INVALID");
     let mut long = taking(6, Reason::Released, "a");
     long.lease.as_mut().unwrap().lease.ttl = crate::Ttl::MAX;
-    assert_eq!(ruled(Some(&released), 4, &long, 1), "FENCE-LEASE-INVALID");
+    assert_eq!(code_of(Some(&released), 4, &long, 1), "FENCE-LEASE-INVALID");
 }
 
-/// Somebody has removed the ref on the server: whoever comes sees none, and begins at 1.
+/// The ref was removed on the server, so clients see no lease and start at 1.
 #[test]
-fn where_the_ref_is_gone_the_counter_goes_on() {
+fn counter_continues_when_the_lease_ref_is_gone() {
     let gone = |state| Standing { commit: None, ..standing(1, 5, state) };
     let (held, released) = (gone(LeaseState::Held), gone(LeaseState::Released));
     for (current, mark, asked, now, expected) in [
@@ -91,18 +91,18 @@ fn where_the_ref_is_gone_the_counter_goes_on() {
         (&held, 4, taking(6, Reason::First, "0"), 89, "FENCE-LEASE-HELD"),
         (&held, 4, taking(6, Reason::First, "0"), 90, "grant"),
     ] {
-        assert_eq!(ruled(Some(current), mark, &asked, now), expected, "{asked:?} at {now}");
+        assert_eq!(code_of(Some(current), mark, &asked, now), expected, "{asked:?} at {now}");
     }
-    // With the ref there, the same would cut its history off.
+    // If the ref exists, the same record would cut off its history.
     let there = standing(1, 5, LeaseState::Released);
-    assert_eq!(ruled(Some(&there), 4, &taking(6, Reason::First, "0"), 1), "FENCE-LEASE-INVALID");
+    assert_eq!(code_of(Some(&there), 4, &taking(6, Reason::First, "0"), 1), "FENCE-LEASE-INVALID");
     let told =
         judge_lease(&Rules::for_repo(), Some(&released), Mark::at(4).unwrap(), &taking(1, Reason::First, "0"), &at(1));
     assert!(matches!(told, Err(Reject::Stale { mark, .. }) if mark.get() == 5), "{told:?}");
 }
 
 #[test]
-fn only_the_holder_advances_and_releases_and_changes_nothing_else() {
+fn only_the_holder_advances_or_releases_and_changes_nothing_else() {
     let held = standing(1, 5, LeaseState::Held);
     let with = |lease: Lease, proof| {
         let mut asked = proposal(lease, "9");
@@ -118,12 +118,12 @@ fn only_the_holder_advances_and_releases_and_changes_nothing_else() {
         (next(6, LeaseState::Released), "FENCE-LEASE-INVALID"),
         (with(lease(1, 6, LeaseState::Held), None), "FENCE-LEASE-REQUIRED"),
         (with(lease(1, 6, LeaseState::Held), Some(proof(2, 5))), "FENCE-LEASE-INVALID"),
-        // The one before, which everybody can read by now, and the master itself.
+        // The previous proof, which everybody can read by now, and the master secret itself.
         (with(lease(1, 6, LeaseState::Held), Some(proof(1, 4))), "FENCE-LEASE-INVALID"),
         (with(lease(1, 6, LeaseState::Held), Some(secret(1))), "FENCE-LEASE-INVALID"),
-        // As a push option, it is none.
+        // A push option does not count as a proof.
         (LeaseAsk { secret: Some(proof(1, 5)), ..with(lease(1, 6, LeaseState::Held), None) }, "FENCE-LEASE-REQUIRED"),
-        // Good once, and not again: it may not be what the next move must show.
+        // A proof can be used once: the next record must not ask for the same one.
         (
             with(Lease { holder: proof(1, 5).holder(), ..lease(1, 6, LeaseState::Held) }, Some(proof(1, 5))),
             "FENCE-LEASE-INVALID",
@@ -133,20 +133,20 @@ fn only_the_holder_advances_and_releases_and_changes_nothing_else() {
             with(Lease { owner: "x".to_owned(), ..lease(1, 6, LeaseState::Held) }, Some(proof(1, 5))),
             "FENCE-LEASE-INVALID",
         ),
-        // Late, and nobody took it.
+        // Late, but nobody else has taken the lease.
         (next(6, LeaseState::Held), "advance"),
     ] {
-        assert_eq!(ruled(Some(&held), 4, &asked, 9_000), expected, "{asked:?}");
+        assert_eq!(code_of(Some(&held), 4, &asked, 9_000), expected, "{asked:?}");
     }
     assert_eq!(
-        ruled(Some(&standing(1, 5, LeaseState::Released)), 4, &next(6, LeaseState::Held), 1),
+        code_of(Some(&standing(1, 5, LeaseState::Released)), 4, &next(6, LeaseState::Held), 1),
         "FENCE-LEASE-LOST"
     );
-    // It went to somebody else meanwhile.
-    assert_eq!(ruled(Some(&standing(2, 6, LeaseState::Held)), 5, &next(6, LeaseState::Held), 1), "FENCE-LEASE-LOST");
+    // Another owner has taken it since.
+    assert_eq!(code_of(Some(&standing(2, 6, LeaseState::Held)), 5, &next(6, LeaseState::Held), 1), "FENCE-LEASE-LOST");
 }
 
-/// The beat that the ref shows is `beat(1)`, and its successor shows what that asks for.
+/// The ref is at `beat(1)`, and the next beat carries the proof that it asks for.
 fn alive(id: u8, shows: Option<Secret>) -> LeaseAsk {
     let nonce = nonce_of([id + 1; 16]);
     let holder = Some(secret(id).of_record(LeasePart::Beat, &nonce).holder());
@@ -155,7 +155,7 @@ fn alive(id: u8, shows: Option<Secret>) -> LeaseAsk {
 }
 
 #[test]
-fn a_beat_counts_from_its_holder_as_long_as_nobody_else_has_the_lease() {
+fn only_a_beat_of_the_current_holder_renews_the_lease() {
     let shows = |id: u8, nonce: u8| Some(secret(id).of_record(LeasePart::Beat, &nonce_of([nonce; 16])));
     let held = standing(1, 5, LeaseState::Held);
     let of_lease = Some(secret(1).of_record(LeasePart::Lease, &nonce_of([1; 16])));
@@ -169,19 +169,19 @@ fn a_beat_counts_from_its_holder_as_long_as_nobody_else_has_the_lease() {
         (&held, LeaseAsk { secret: shows(1, 1), ..alive(1, None) }, "FENCE-LEASE-REQUIRED"),
         (&held, alive(1, shows(1, 0)), "FENCE-LEASE-INVALID"),
         (&held, alive(1, shows(2, 1)), "FENCE-LEASE-INVALID"),
-        // What the lease asks for is not what the beat asks for.
+        // The proof for the lease is not the proof for the beat.
         (&held, alive(1, of_lease), "FENCE-LEASE-INVALID"),
         (&held, again(alive(1, shows(1, 1))), "FENCE-LEASE-INVALID"),
         (&held, alive(2, shows(2, 1)), "FENCE-LEASE-LOST"),
         (&standing(1, 5, LeaseState::Released), alive(1, shows(1, 1)), "FENCE-LEASE-LOST"),
     ] {
-        assert_eq!(ruled(Some(current), 4, &asked, 9_000), expected, "{asked:?}");
+        assert_eq!(code_of(Some(current), 4, &asked, 9_000), expected, "{asked:?}");
     }
     let renewed =
         judge_lease(&Rules::for_repo(), Some(&held), Mark::default(), &alive(1, shows(1, 1)), &at(60)).unwrap();
     assert_eq!(renewed.standing.left_at(&at(149)), Some(Duration::from_secs(1)));
     assert_eq!(renewed.standing.left_at(&at(150)), None);
-    // Where the ref shows nothing of this ownership, the last that was heard counts, and only there.
+    // Only if the ref has no beat of this ownership does the last recorded beat count.
     let heard = Standing { beat: shows(1, 7).map(|proof| proof.holder()), ..held.clone() };
     for (now, shown, expected) in [
         (Some(beat(1)), 1, "renew"),
@@ -191,15 +191,15 @@ fn a_beat_counts_from_its_holder_as_long_as_nobody_else_has_the_lease() {
         (None, 1, "FENCE-LEASE-INVALID"),
     ] {
         let asked = LeaseAsk { beat_now: now, ..alive(1, shows(1, shown)) };
-        assert_eq!(ruled(Some(&heard), 4, &asked, 1), expected, "{asked:?}");
+        assert_eq!(code_of(Some(&heard), 4, &asked, 1), expected, "{asked:?}");
     }
     let unheard = LeaseAsk { beat_now: None, ..alive(1, shows(1, 1)) };
-    assert_eq!(ruled(Some(&held), 4, &unheard, 1), "FENCE-LEASE-INVALID");
+    assert_eq!(code_of(Some(&held), 4, &unheard, 1), "FENCE-LEASE-INVALID");
 }
 
-/// It keeps its one secret, and its push options, until it ends. Nobody takes another like it.
+/// It keeps its one secret and its push options until it ends. No new lease of this format is granted.
 #[test]
-fn a_lease_of_the_format_before_keeps_its_holder() {
+fn lease_of_the_old_format_keeps_its_holder() {
     let before = |token, state| of_before(lease(1, token, state));
     let held = Standing { lease: before(5, LeaseState::Held), ..standing(1, 5, LeaseState::Held) };
     let old_beat = Beat { holder: None, ..beat(1) };
@@ -218,35 +218,35 @@ fn a_lease_of_the_format_before_keeps_its_holder() {
         (alive(1, Some(secret(1))), "FENCE-LEASE-INVALID"),
         (upgraded, "FENCE-LEASE-INVALID"),
     ] {
-        assert_eq!(ruled(Some(&held), 4, &asked, 1), expected, "{asked:?}");
+        assert_eq!(code_of(Some(&held), 4, &asked, 1), expected, "{asked:?}");
     }
     let mut taking = taking(1, Reason::First, "0");
     let new = taking.lease.as_mut().unwrap();
     new.lease = of_before(new.lease.clone());
-    assert_eq!(ruled(None, 0, &taking, 1), "FENCE-LEASE-INVALID");
+    assert_eq!(code_of(None, 0, &taking, 1), "FENCE-LEASE-INVALID");
     taking.lease.as_mut().unwrap().lease = lease(2, 1, LeaseState::Held);
-    assert_eq!(ruled(None, 0, &taking, 1), "grant");
+    assert_eq!(code_of(None, 0, &taking, 1), "grant");
     taking.beat.as_mut().unwrap().holder = None;
-    assert_eq!(ruled(None, 0, &taking, 1), "FENCE-LEASE-INVALID");
+    assert_eq!(code_of(None, 0, &taking, 1), "FENCE-LEASE-INVALID");
 }
 
 #[test]
-fn a_live_lease_is_taken_away_only_by_those_who_may() {
+fn live_lease_is_revoked_only_by_those_who_may() {
     let held = standing(1, 5, LeaseState::Held);
     let away = || proposal(Lease { reason: Reason::Revoked, ..lease(2, 6, LeaseState::Released) }, "a");
-    assert_eq!(ruled(Some(&held), 4, &away(), 1), "FENCE-LEASE-INVALID");
-    assert_eq!(ruled(Some(&held), 4, &LeaseAsk { may_revoke: true, ..away() }, 1), "revoke");
-    assert_eq!(ruled(None, 5, &LeaseAsk { may_revoke: true, ..away() }, 1), "FENCE-LEASE-INVALID");
+    assert_eq!(code_of(Some(&held), 4, &away(), 1), "FENCE-LEASE-INVALID");
+    assert_eq!(code_of(Some(&held), 4, &LeaseAsk { may_revoke: true, ..away() }, 1), "revoke");
+    assert_eq!(code_of(None, 5, &LeaseAsk { may_revoke: true, ..away() }, 1), "FENCE-LEASE-INVALID");
     let gone = Standing { commit: None, ..held };
     let away = proposal(Lease { reason: Reason::Revoked, ..lease(2, 6, LeaseState::Released) }, "0");
-    assert_eq!(ruled(Some(&gone), 4, &LeaseAsk { may_revoke: true, ..away }, 1), "revoke");
+    assert_eq!(code_of(Some(&gone), 4, &LeaseAsk { may_revoke: true, ..away }, 1), "revoke");
 }
 
 #[test]
-fn asking_changes_nothing_and_is_answered() {
+fn asking_is_answered_and_changes_nothing() {
     let asks = LeaseAsk { only_asks: true, ..LeaseAsk::default() };
     let held = standing(1, 5, LeaseState::Held);
-    assert_eq!(ruled(Some(&held), 4, &asks, 1), Code::LeaseHeld.as_str());
-    assert_eq!(ruled(Some(&held), 4, &asks, 91), Code::LeaseInvalid.as_str());
-    assert_eq!(ruled(None, 0, &asks, 91), Code::LeaseInvalid.as_str());
+    assert_eq!(code_of(Some(&held), 4, &asks, 1), Code::LeaseHeld.as_str());
+    assert_eq!(code_of(Some(&held), 4, &asks, 91), Code::LeaseInvalid.as_str());
+    assert_eq!(code_of(None, 0, &asks, 91), Code::LeaseInvalid.as_str());
 }

@@ -1,12 +1,12 @@
-//! The grammars, once more and written differently: what the parsers are compared with.
+//! The grammars, written a second time in another way, to compare the parsers with.
 //!
-//! Nothing in here calls a parser. Words are walked from left to right, numbers are compared as text.
+//! Nothing here calls a parser. Text is scanned from left to right, and numbers are compared as text.
 
 use crate::{RefName, text};
 use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 
-/// What is left to be read.
+/// The rest of the input.
 struct Scan<'a>(&'a [u8]);
 
 impl Scan<'_> {
@@ -49,7 +49,7 @@ pub fn is_token(bytes: &[u8]) -> bool {
     is_number_up_to(bytes, "9223372036854775807")
 }
 
-/// The name of a ref that a fence can guard: what `git check-ref-format` says, below `refs/`, and no lease.
+/// The name of a ref that a fence can guard: allowed by `git check-ref-format`, below `refs/`, and not a lease.
 pub fn is_guardable(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("refs/") else { return false };
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
@@ -61,7 +61,7 @@ pub fn is_guardable(name: &str) -> bool {
         && rest.split('/').next() != Some("fence")
 }
 
-/// A fence's name, letter by letter.
+/// A fence name, character by character.
 pub fn is_fence(bytes: &[u8]) -> bool {
     let mut before = b'.';
     for (at, b) in bytes.iter().enumerate() {
@@ -73,11 +73,11 @@ pub fn is_fence(bytes: &[u8]) -> bool {
         }
         before = *b;
     }
-    let ends_as_a_lock = bytes.rsplit(|b| *b == b'.').next() == Some(b"lock") && bytes.contains(&b'.');
-    before != b'.' && bytes.len() <= 64 && !ends_as_a_lock
+    let ends_with_lock = bytes.rsplit(|b| *b == b'.').next() == Some(b"lock") && bytes.contains(&b'.');
+    before != b'.' && bytes.len() <= 64 && !ends_with_lock
 }
 
-/// `<id> SP <id> SP <name> LF`, once or more: ids of one length, names of anything but line feeds.
+/// `<id> SP <id> SP <name> LF`, once or more: ids of one length, names of any bytes except line feeds.
 pub fn is_push(bytes: &[u8]) -> bool {
     let mut scan = Scan(bytes);
     while !scan.is_over() {
@@ -95,27 +95,27 @@ pub fn is_push(bytes: &[u8]) -> bool {
     !bytes.is_empty()
 }
 
-/// What push options say.
+/// The contents of push options.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Said {
-    /// By fence, in digits.
+pub struct ParsedOptions {
+    /// Tokens by fence, in digits.
     pub tokens: BTreeMap<String, String>,
-    /// By fence.
+    /// Secrets by fence.
     pub secrets: BTreeMap<String, String>,
 }
 
-/// `fence-token=[<fence>:]<n>`, `fence-holder=[<fence>:]<secret>`, `fence-owner=<text>`, and others'.
-pub fn options(options: &[Vec<u8>], fences: &[&str]) -> Option<Said> {
-    let mut said = Said::default();
+/// `fence-token=[<fence>:]<n>`, `fence-holder=[<fence>:]<secret>`, `fence-owner=<text>`, and options of others.
+pub fn options(options: &[Vec<u8>], fences: &[&str]) -> Option<ParsedOptions> {
+    let mut parsed = ParsedOptions::default();
     for option in options {
         let mut scan = Scan(option);
         if !scan.eat(b"fence-") {
             continue;
         }
         let (into, is_value): (_, fn(&[u8]) -> bool) = if scan.eat(b"token=") {
-            (&mut said.tokens, is_token)
+            (&mut parsed.tokens, is_token)
         } else if scan.eat(b"holder=") {
-            (&mut said.secrets, |value| is_hex(value, 64))
+            (&mut parsed.secrets, |value| is_hex(value, 64))
         } else if scan.eat(b"owner=") && option.len() <= 4096 {
             continue;
         } else {
@@ -126,7 +126,7 @@ pub fn options(options: &[Vec<u8>], fences: &[&str]) -> Option<Said> {
             return None;
         }
     }
-    (options.len() <= 1000).then_some(said)
+    (options.len() <= 1000).then_some(parsed)
 }
 
 /// `[<fence>:]<n>`.
@@ -142,7 +142,7 @@ fn of_fence(bytes: &[u8], fences: &[&str], is_value: fn(&[u8]) -> bool) -> Optio
     Some((fence.unwrap_or(&"repo").to_string(), text.to_owned()))
 }
 
-/// `<n>` seconds, or `<n>d<n>h<n>m<n>s<n>ms` of which any may be left out, but not all.
+/// `<n>` seconds, or `<n>d<n>h<n>m<n>s<n>ms`, each part optional but at least one given.
 pub fn length(text: &str) -> Option<Duration> {
     let mut scan = Scan(text.as_bytes());
     let mut milliseconds: u128 = 0;
@@ -151,7 +151,7 @@ pub fn length(text: &str) -> Option<Duration> {
     for (unit, worth) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
         let (before, digits) = (scan.0, scan.run(|b| b.is_ascii_digit()));
         let is_this = digits > 0 && if is_bare { unit == "s" } else { scan.eat(unit.as_bytes()) };
-        // `5ms` is no minute with an `s` behind it.
+        // `5ms` is not a minute followed by an `s`.
         if !is_this || (unit == "m" && scan.0.starts_with(b"s")) {
             scan = Scan(before);
             continue;
@@ -165,7 +165,7 @@ pub fn length(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(fits))
 }
 
-/// A ref's name as records spell it: every escape is one that had to be.
+/// A ref name as written in records: with necessary escapes only.
 pub fn is_ref_as_text(text: &str) -> bool {
     let mut bytes = Vec::new();
     let mut scan = Scan(text.as_bytes());
@@ -200,7 +200,7 @@ fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
             return None;
         }
     }
-    // In format 2 a move shows a proof, if it has one to show.
+    // In format 2 a record may carry a proof.
     let proof = found.get("Fence-Proof").is_none_or(|proof| is_hex(proof.as_bytes(), 64));
     let known = match found.get("Fence-Format") {
         Some(&"1") => true,
@@ -210,12 +210,12 @@ fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
     known.then_some(found)
 }
 
-/// Whether the record of a move shows a proof.
+/// Whether the record carries a proof.
 pub fn shows_proof(bytes: &[u8]) -> bool {
     trailers(bytes).is_some_and(|found| found["Fence-Format"] == "2" && found.contains_key("Fence-Proof"))
 }
 
-/// A trailer and what its value must be.
+/// A trailer and the rule for its value.
 type Rule = (&'static str, fn(&str) -> bool);
 
 fn all_are(found: &BTreeMap<&str, &str>, rules: &[Rule]) -> bool {
@@ -263,13 +263,13 @@ pub fn is_beat(bytes: &[u8]) -> bool {
     })
 }
 
-/// Of what can be shown there is a hundred characters and more, or one that is not blank.
+/// Whether more than a hundred characters can be shown, or one that is not whitespace.
 fn shows_something(value: &str) -> bool {
     let shown: Vec<char> = value.chars().filter(|c| !text::one_line(c.to_string().as_bytes(), 1).is_empty()).collect();
     shown.len() > 100 || shown.iter().any(|c| !c.is_whitespace())
 }
 
-/// `YYYY-MM-DDThh:mm:ssZ`, on a day that there is, before time ends.
+/// `YYYY-MM-DDThh:mm:ssZ`, on an existing day, within the supported range.
 fn is_deadline(value: &str) -> bool {
     let shape = value.len() == 20
         && value.bytes().zip("0000-00-00T00:00:00Z".bytes()).all(|(b, like)| match like {
@@ -291,25 +291,25 @@ fn is_deadline(value: &str) -> bool {
     (1..=days).contains(&number(8, 2)) && number(11, 2) < 24 && number(14, 2) < 60 && number(17, 2) < 60
 }
 
-/// What in a line of the log is not in the grammar: every value is what its key says.
+/// The first value in a log line that does not fit its key.
 pub fn flaw_in(value: &Value) -> Option<String> {
     match value {
         Value::Array(values) => values.iter().find_map(flaw_in),
         Value::Object(pairs) => pairs.iter().find_map(|(key, value)| match key.as_str() {
             "settings" => None,
             "marks" => value.as_object()?.iter().find_map(|(fence, mark)| {
-                let sound = is_fence(fence.as_bytes()) && is_mark(mark);
-                (!sound).then(|| format!("{fence}: {mark}"))
+                let valid = is_fence(fence.as_bytes()) && is_mark(mark);
+                (!valid).then(|| format!("{fence}: {mark}"))
             }),
             "kinds" => value.as_object()?.iter().find_map(|(fence, kind)| {
-                let sound = is_fence(fence.as_bytes()) && is_kind(kind);
-                (!sound).then(|| format!("{fence}: {kind}"))
+                let valid = is_fence(fence.as_bytes()) && is_kind(kind);
+                (!valid).then(|| format!("{fence}: {kind}"))
             }),
             "leases" if value.is_object() => value.as_object()?.iter().find_map(|(fence, standing)| {
                 (!is_fence(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
             }),
             "stakes" if value.as_array().is_some_and(Vec::is_empty) => Some("no stakes".to_owned()),
-            key => (!is_sound(key, value)).then(|| format!("{key}: {value}")).or_else(|| flaw_in(value)),
+            key => (!is_valid(key, value)).then(|| format!("{key}: {value}")).or_else(|| flaw_in(value)),
         }),
         _ => None,
     }
@@ -323,7 +323,7 @@ fn is_mark(value: &Value) -> bool {
     value.as_u64().is_some_and(|n| n < 1 << 63)
 }
 
-fn is_sound(key: &str, value: &Value) -> bool {
+fn is_valid(key: &str, value: &Value) -> bool {
     let text = |rule: &dyn Fn(&[u8]) -> bool| value.as_str().is_some_and(|text| rule(text.as_bytes()));
     let is_id = |bytes: &[u8]| (is_hex(bytes, 40) || is_hex(bytes, 64)) && bytes.iter().any(|b| *b != b'0');
     match key {
@@ -345,7 +345,7 @@ fn is_sound(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a number in it is none of the whole ones.
+/// Whether it contains a number that is not an integer.
 pub fn has_fractions(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_f64(),

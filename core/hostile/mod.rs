@@ -1,10 +1,10 @@
-//! Hostile input: for every parser of this crate, a check that takes any bytes at all.
+//! Hostile input: for every parser of this crate, a check that takes any bytes.
 //!
-//! Each check reads its bytes and panics where the rule is broken: a parser never panics, never accepts
-//! what its [`grammar`] does not, never refuses what it does, and what we write we read back as itself.
-//! The property tests feed them near-misses, the fuzz targets in `fuzz/` whatever covers more code.
+//! Each check panics if its parser breaks one of these rules: a parser never panics, accepts exactly what
+//! its [`grammar`] accepts, and reads back what we write. The property tests feed the checks near misses,
+//! the fuzz targets in `fuzz/` whatever covers more code.
 //!
-//! Only there in tests and behind the feature `fuzzing`.
+//! Compiled only for tests and with the feature `fuzzing`.
 
 pub mod grammar;
 #[cfg(test)]
@@ -22,14 +22,14 @@ use crate::{
 };
 use std::str;
 
-/// The settings that options and trailers are read under: the fences `deploy` and `repo`.
+/// The settings for reading options and trailers: the fences `deploy` and `repo`.
 pub fn settings() -> Settings {
     let named = FenceName::parse(b"deploy").map(|fence| Rules { fence, ..Rules::for_repo() });
     let fences = named.into_iter().chain([Rules::for_repo()]).collect();
     Settings { fences, ..Settings::default() }
 }
 
-/// The small values: tokens, names, ids, secrets, lengths of time, names of refs as text.
+/// The small values: tokens, names, ids, secrets, durations, ref names as text.
 pub fn small_values(bytes: &[u8]) {
     let token = Token::parse(bytes);
     assert_eq!(token.is_ok(), grammar::is_token(bytes), "token {bytes:?}");
@@ -50,7 +50,7 @@ pub fn small_values(bytes: &[u8]) {
     assert_eq!(secret.is_some(), grammar::is_hex(bytes, 64), "secret {bytes:?}");
     assert!(secret.is_none_or(|secret| secret.reveal().as_bytes() == bytes));
 
-    // Any bytes at all are the name of some ref, and come back as themselves.
+    // Any bytes are a ref name, and round-trip.
     let name = RefName::new(bytes);
     assert_eq!(RefName::try_from(String::from(name.clone())), Ok(name));
 
@@ -77,7 +77,7 @@ pub fn push(bytes: &[u8]) {
     }
 }
 
-/// Push options, each ended by a NUL: no option can hold one.
+/// Push options, each ended by a NUL, which no option can contain.
 pub fn options(bytes: &[u8]) {
     let options: Vec<Vec<u8>> = bytes.split(|b| *b == 0).map(<[u8]>::to_vec).collect();
     let settings = settings();
@@ -93,13 +93,13 @@ pub fn options(bytes: &[u8]) {
             assert!(offer.owner.is_none_or(|owner| is_fit(&owner, 201)));
         }
         (Err(reject), None) => {
-            let said = reject.to_string();
-            assert!(is_fit(&said, 500), "{said:?}");
-            // Who reads the refusal must not learn a secret from it.
+            let message = reject.to_string();
+            assert!(is_fit(&message, 500), "{message:?}");
+            // The refusal must not reveal a secret to its readers.
             assert!(!options.iter().any(|option| {
                 option.starts_with(b"fence-holder=")
                     && option.len() > 40
-                    && said.contains(&*String::from_utf8_lossy(option))
+                    && message.contains(&*String::from_utf8_lossy(option))
             }));
         }
         (read, expected) => panic!("read as {read:?}, expected {expected:?}"),
@@ -111,7 +111,7 @@ pub fn options(bytes: &[u8]) {
     }
 }
 
-/// The messages of the commits that hold a lease and its beat.
+/// The commit messages of a lease and of its beat.
 pub fn record(bytes: &[u8]) {
     let fence = FenceName::repo();
     let lease = Lease::read(bytes);
@@ -140,7 +140,7 @@ pub fn record(bytes: &[u8]) {
 pub fn line(bytes: &[u8]) {
     if let Ok(line) = serde_json::from_slice::<Line>(bytes) {
         same_again(&line);
-        // Whatever a line says, it can be folded or is refused.
+        // Any line can be folded or is refused; it never panics.
         let mut state = State::default();
         let _ = state.apply(line.seq, &line.time, &line.event);
         same_again(&state);
@@ -155,24 +155,23 @@ pub fn line(bytes: &[u8]) {
         assert_eq!(plan.is_whole(), refs.len() <= Plan::IN_LINE);
         let read = plan.read_back(&written);
         assert_eq!(read, Some(refs));
-        // Another spelling of the same refs is not what was written.
+        // Another spelling of the same refs is refused.
         assert_eq!(plan.read_back(bytes).is_some(), bytes == written);
     }
 }
 
-/// What was read is written in values of the grammar, and reads as itself.
+/// What was read is written with valid values only, and round-trips.
 fn same_again<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(read: &T) {
     let written = serde_json::to_value(read);
     let Ok(written) = written else { panic!("cannot be written: {read:?}") };
     assert_eq!(grammar::flaw_in(&written), None, "{written}");
-    // Settings are taken as they are. Those that we write have no fractions, which do not come back
-    // to the last bit.
+    // Settings are read unchecked. Those that we write have no fractions, which do not round-trip exactly.
     if !grammar::has_fractions(&written) {
         assert_eq!(serde_json::from_str::<T>(&written.to_string()).ok().as_ref(), Some(read));
     }
 }
 
-/// Whether a text can be shown: short, on one line, nothing in it that moves a cursor.
+/// Whether a text is safe to show: short, on one line, without control characters.
 pub fn is_fit(text: &str, most: usize) -> bool {
     text.chars().count() <= most && crate::text::one_line(text.as_bytes(), most) == text
 }

@@ -1,11 +1,11 @@
-//! What is nearly right: something valid, with a few small edits.
+//! Near misses: valid input with a few small edits.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 /// Bytes that mean something to one parser or another.
 const TELLING: &[u8] = b"\0\n\r\t \x1b:=+-.,/'\"\\{}[]019aAxsm\x7f\xff\xc3\xa4";
 
-/// `valid` with up to three edits: a byte more, less or other, a piece twice, the end cut off.
+/// `valid` with up to three edits: a byte inserted, removed or changed, a piece repeated, the end cut off.
 pub(crate) fn near(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => proptest::sample::select(TELLING), 1 => any::<u8>()];
     let edit = (0..6u8, any::<Index>(), any::<Index>(), byte);
@@ -29,13 +29,13 @@ pub(crate) fn near(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value
     })
 }
 
-/// Any bytes at all, and near misses of `valid`.
+/// Any bytes, and near misses of `valid`.
 pub(crate) fn hostile(valid: impl Strategy<Value = Vec<u8>> + 'static) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![6 => near(valid), 1 => vec(any::<u8>(), 0..200)]
 }
 
-/// How many cases are tried, so that all properties together take seconds. A failure prints the
-/// smallest case that fails, which then becomes a test of its own.
+/// The number of cases, chosen so that all properties together take seconds. A failure prints the smallest
+/// failing case, which then becomes a test of its own.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -1,4 +1,4 @@
-//! No parser accepts what its grammar does not, or panics, or reads back other than was written.
+//! Parsers accept exactly their grammar, never panic, and read back what was written.
 
 use super::{
     near::{cases, hostile, near},
@@ -44,7 +44,7 @@ fn message(of: impl Strategy<Value = String>) -> impl Strategy<Value = Vec<u8>> 
         .prop_map(|(message, after)| (message + &after).into_bytes())
 }
 
-/// Values that nearly fit where another stands.
+/// Values that nearly fit in place of another.
 fn other_value() -> impl Strategy<Value = Value> {
     let texts = ["", "repo", "x.lock", "held", "a/b", "-1", "refs/heads/\\x+f", "first"];
     let hex = "[0-9a-f]{32}|[0-9a-f]{40}|0{40}|[0-9a-f]{64}|[0-9A-F]{40}";
@@ -62,7 +62,7 @@ fn other_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Every place in `value` where another value can stand.
+/// Every place in `value` where another value can be put.
 fn places(value: &Value, at: String, all: &mut Vec<String>) {
     match value {
         Value::Array(values) => {
@@ -87,22 +87,22 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn small_values_are_read_to_the_letter(bytes in hostile(small_value())) {
+    fn small_values_are_parsed_strictly(bytes in hostile(small_value())) {
         super::small_values(&bytes);
     }
 
     #[test]
-    fn the_hooks_input_is_read_to_the_letter(bytes in hostile(input_of_the_hook())) {
+    fn hook_input_is_parsed_strictly(bytes in hostile(input_of_the_hook())) {
         super::push(&bytes);
     }
 
     #[test]
-    fn push_options_are_read_to_the_letter(bytes in hostile(push_options())) {
+    fn push_options_are_parsed_strictly(bytes in hostile(push_options())) {
         super::options(&bytes);
     }
 
     #[test]
-    fn the_part_of_a_lease_is_read_to_the_letter(name in near("refs/fence/[a-z]{1,4}/(lease|beat|lease/ask)".prop_map(String::into_bytes))) {
+    fn names_of_lease_refs_are_parsed_strictly(name in near("refs/fence/[a-z]{1,4}/(lease|beat|lease/ask)".prop_map(String::into_bytes))) {
         let name = RefName::new(name);
         if let Some((fence, part)) = LeasePart::in_name(&name) {
             prop_assert_eq!(part.of(&fence), name.clone());
@@ -115,17 +115,17 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn leases_are_read_to_the_letter(bytes in hostile(message(values::lease().prop_map(|lease| lease.message(&FenceName::repo(), None))))) {
+    fn leases_are_parsed_strictly(bytes in hostile(message(values::lease().prop_map(|lease| lease.message(&FenceName::repo(), None))))) {
         super::record(&bytes);
     }
 
     #[test]
-    fn beats_are_read_to_the_letter(bytes in hostile(message(values::beat().prop_map(|beat| beat.message(&FenceName::repo(), None))))) {
+    fn beats_are_parsed_strictly(bytes in hostile(message(values::beat().prop_map(|beat| beat.message(&FenceName::repo(), None))))) {
         super::record(&bytes);
     }
 
     #[test]
-    fn deadlines_are_read_to_the_letter(
+    fn deadlines_are_parsed_strictly(
         beat in values::beat(),
         deadline in "[0-9]{4}-(0[0-9]|1[0-3])-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9](Z|z|\\.5Z|\\+00:00|Z\\[UTC\\])?|-[0-9]{6}-01-01T00:00:00Z",
     ) {
@@ -133,13 +133,13 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read_back(lease in values::lease(), beat in values::beat(), fence in values::fence()) {
+    fn leases_and_beats_round_trip(lease in values::lease(), beat in values::beat(), fence in values::fence()) {
         prop_assert_eq!(Lease::read(lease.message(&fence, None).as_bytes()), Ok(lease));
         prop_assert_eq!(Beat::read(beat.message(&fence, None).as_bytes()), Ok(beat));
     }
 
     #[test]
-    fn a_line_reads_back_as_itself(line in values::line()) {
+    fn line_round_trips(line in values::line()) {
         let written = serde_json::to_vec(&line).unwrap();
         prop_assert!(!written.contains(&b'\n'));
         prop_assert_eq!(serde_json::from_slice::<Line>(&written).unwrap(), line);
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn a_line_with_another_value_is_read_as_it_stands_or_not_at_all(
+    fn line_with_another_value_is_read_exactly_or_refused(
         line in values::line(),
         place in any::<Index>(),
         by in other_value(),
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn a_line_that_says_something_twice_is_none(line in values::line(), which in any::<Index>()) {
+    fn line_with_a_repeated_key_is_refused(line in values::line(), which in any::<Index>()) {
         let Value::Object(pairs) = serde_json::to_value(&line).unwrap() else { unreachable!() };
         let (key, value) = which.get(&pairs.iter().collect::<Vec<_>>()).to_owned();
         let written = serde_json::to_string(&line).unwrap();
@@ -165,20 +165,20 @@ proptest! {
     }
 
     #[test]
-    fn lines_near_a_line_are_read_as_they_stand_or_not_at_all(
+    fn near_misses_of_a_line_are_read_exactly_or_refused(
         bytes in hostile(values::line().prop_map(|line| serde_json::to_vec(&line).unwrap())),
     ) {
         super::line(&bytes);
     }
 
     #[test]
-    fn a_state_reads_back_as_itself(state in values::state()) {
+    fn state_round_trips(state in values::state()) {
         let written = serde_json::to_vec(&state).unwrap();
         prop_assert_eq!(serde_json::from_slice::<State>(&written).unwrap(), state);
     }
 
     #[test]
-    fn a_plan_reads_back_as_itself_and_as_nothing_else(
+    fn plan_round_trips_and_a_changed_plan_is_refused(
         refs in vec(values::planned(), 0..80),
         place in any::<Index>(),
         bit in 0..8u8,

@@ -1,4 +1,4 @@
-//! The rule, under any state and any question: what must never be let through.
+//! The rule, with any state and any push: what must never be admitted.
 
 use super::{
     near::cases,
@@ -23,24 +23,24 @@ fn rules() -> impl Strategy<Value = Rules> {
     )
 }
 
-/// Of one of three masters, for a record with one of three nonces.
+/// The proof of one of three master secrets, for a record with one of three nonces.
 fn proof() -> impl Strategy<Value = Secret> {
     let part = select(vec![LeasePart::Lease, LeasePart::Beat]);
     (0..3u8, part, 0..3u8).prop_map(|(id, part, nonce)| values::secret(id).of_record(part, &nonce_of([nonce; 16])))
 }
 
-/// The master whose proof a record asks for, if it is one of ours.
+/// The master secret whose proof a record asks for, if it is one of ours.
 fn master_of(lease: &Lease) -> Option<Secret> {
     let asks = |master: &Secret| master.of_record(LeasePart::Lease, &lease.nonce).holder() == lease.holder;
     (0..3).map(values::secret).find(asks)
 }
 
-/// A question that often fits what stands: the next step of its holder, or the next grant.
-fn ask() -> impl Strategy<Value = Question> {
+/// A request that often fits the current lease: the next change by its holder, or the next grant.
+fn ask() -> impl Strategy<Value = Request> {
     let beat = (option::of(values::beat()), option::of(proof()), option::of(values::beat()));
     let lease = option::of((object(), vec(object(), 0..2), values::lease(), option::of(proof())));
     (lease, beat, any::<bool>(), option::of(0..3u8), any::<bool>(), 0..6u8, values::reason()).prop_map(
-        |(lease, (beat, beat_proof, beat_now), only_asks, secret, may_revoke, fitting, reason)| Question {
+        |(lease, (beat, beat_proof, beat_now), only_asks, secret, may_revoke, fitting, reason)| Request {
             ask: LeaseAsk {
                 lease: lease.map(|(commit, parents, lease, proof)| Proposal { commit, parents, lease, proof }),
                 beat,
@@ -57,14 +57,14 @@ fn ask() -> impl Strategy<Value = Question> {
 }
 
 #[derive(Debug, Clone)]
-struct Question {
+struct Request {
     ask: LeaseAsk,
     fitting: u8,
     reason: crate::Reason,
 }
 
-impl Question {
-    /// A heartbeat of whoever has the lease, after the one that the ref shows.
+impl Request {
+    /// A heartbeat of the current holder, after the one in the ref.
     fn beating(mut self, fence: &Fence<'_>) -> LeaseAsk {
         if let (Some(current), Some(beat), Some(now), 1..=3) =
             (fence.lease, &mut self.ask.beat, &mut self.ask.beat_now, self.fitting)
@@ -77,8 +77,8 @@ impl Question {
         self.ask
     }
 
-    /// Made to fit the fence as it stands, more or less.
-    fn put_to(mut self, fence: &Fence<'_>) -> LeaseAsk {
+    /// Adapted to the current state of the fence, more or less.
+    fn adapted_to(mut self, fence: &Fence<'_>) -> LeaseAsk {
         let Some(Proposal { parents, lease, proof, .. }) = &mut self.ask.lease else { return self.beating(fence) };
         match (self.fitting, fence.lease) {
             (1 | 2, Some(current)) => {
@@ -115,7 +115,7 @@ impl Question {
     }
 }
 
-/// Whether who asks has shown what the record before asked for, and asks for something else from then on.
+/// Whether the request carries the proof that the previous record asked for, and asks for another one next.
 fn is_proven(ask: &LeaseAsk, current: &Standing) -> bool {
     let shows = |proof: Option<&Secret>, asked: Option<&Holder>, next: Option<&Holder>| {
         proof.map(Secret::holder).as_ref() == asked && asked.is_some() && next.is_some() && next != asked
@@ -134,7 +134,7 @@ fn is_proven(ask: &LeaseAsk, current: &Standing) -> bool {
     }
 }
 
-/// The token that would be granted next: what must never come twice.
+/// The token that would be granted next, which must never come twice.
 fn counter(fence: &Fence<'_>) -> Option<Token> {
     next_token(fence.lease.map(|lease| lease.lease.token), fence.mark)
 }
@@ -143,21 +143,21 @@ proptest! {
     #![proptest_config(cases(800))]
 
     #[test]
-    fn marks_go_down_by_mark_lowered_alone(events in vec(values::event(), 1..12)) {
+    fn only_mark_lowered_lowers_a_mark(events in vec(values::event(), 1..12)) {
         let mut state = State::default();
         for event in events {
             let before = state.clone();
-            // The line that fits, so that pushes are accepted and settled.
+            // The right line number, so that pushes are accepted and settled.
             let seq = if let Event::PushAccepted { push, .. } = &event { push.0 } else { 3 };
             let applied = state.apply(seq, "2026-01-01T00:00:00.000Z", &event);
             if applied.is_err() {
-                prop_assert_eq!(&state, &before, "a line that is refused changes nothing");
+                prop_assert_eq!(&state, &before, "a refused line changes nothing");
             }
             for (fence, mark) in &before.marks {
                 let is_lowered = matches!(&event, Event::MarkLowered { fence: named, .. } if named == fence);
                 prop_assert!(is_lowered || state.marks[fence] >= *mark, "{:?}", event);
             }
-            // Said once: where it is on record, nothing but the operator changes it.
+            // A recorded kind is changed by nobody but the operator.
             for (fence, kind) in before.kinds.iter().filter(|_| before.settings.as_ref().is_some_and(|settings| settings.one_kind)) {
                 let is_changed = matches!(&event, Event::TokensChanged { fence: named, .. } if named == fence);
                 prop_assert!(is_changed || state.kinds.get(fence) == Some(kind), "{:?}", event);
@@ -168,14 +168,14 @@ proptest! {
     }
 
     #[test]
-    fn a_guarded_push_is_let_through_by_its_token_and_the_lease(
+    fn guarded_push_needs_a_good_token_and_the_lease(
         state in values::state(),
         rules in prop_oneof![3 => vec(rules(), 1), 1 => vec(rules(), 2)],
         free in 0..4u8,
         offered in vec((option::of(token()), 0..4u8, any::<bool>(), proptest::bool::weighted(0.8), option::weighted(0.3, ask())), 2),
         now in stamp(),
     ) {
-        // Most slots are free and half the fences never had a lease, or hardly anything is let through.
+        // Keep most slots free and half of the fences without a lease, or hardly any push is admitted.
         let mut state = state;
         state.in_flight.truncate(usize::from(free == 0));
         if free % 2 == 1 {
@@ -183,11 +183,11 @@ proptest! {
             state.kinds.retain(|_, kind| *kind == TokenKind::Own);
         }
         let asks: Vec<Option<LeaseAsk>> = rules.iter().zip(&offered)
-            .map(|(rules, (.., ask))| ask.clone().map(|ask| ask.put_to(&state.fence(&rules.fence)))).collect();
+            .map(|(rules, (.., ask))| ask.clone().map(|ask| ask.adapted_to(&state.fence(&rules.fence)))).collect();
         let claims: Vec<Claim<'_>> = rules.iter().zip(&offered).zip(&asks)
             .map(|((rules, (token, fitting, exempt, guarded, _)), lease)| {
                 let current = state.fence(&rules.fence).lease.map(|lease| lease.lease.token);
-                // The lease's, those around the mark, any.
+                // The lease's token, those around the mark, or any.
                 let mark = state.fence(&rules.fence).mark.get();
                 let token = match fitting {
                     0 => current.or(*token),
@@ -204,7 +204,7 @@ proptest! {
             prop_assert!(occupied || !matches!(decision, Decision::Wait(_)));
             return Ok(());
         };
-        prop_assert!(!occupied, "two in one slot");
+        prop_assert!(!occupied, "two pushes in one slot");
         prop_assert!(overruled.is_none() || claims.iter().any(|claim| claim.rules.mode != Mode::Enforce));
         prop_assert_eq!(leases.len(), claims.iter().filter(|claim| claim.lease.is_some()).count());
         let takes = |claim: &Claim<'_>| state.fence(&claim.rules.fence).kind(claim.rules);
@@ -221,9 +221,9 @@ proptest! {
                     prop_assert!(is_new, "{} at the mark {}", token, fence.mark);
                     prop_assert!(claim.rules.max_jump.is_none_or(|limit| token.get() <= fence.mark.get().saturating_add(limit)));
                     if fence.kind(claim.rules) == Some(TokenKind::Lease) {
-                        let lease = fence.lease.expect("nobody writes where no lease was granted");
+                        let lease = fence.lease.expect("no push is admitted without a granted lease");
                         prop_assert_eq!(lease.lease.token, token);
-                        prop_assert!(is_proven(claim.lease.expect("it comes with its lease"), lease));
+                        prop_assert!(is_proven(claim.lease.expect("the push carries its lease"), lease));
                         prop_assert!(lease.is_held());
                     }
                 }
@@ -232,14 +232,14 @@ proptest! {
     }
 
     #[test]
-    fn a_lease_goes_forward_and_only_by_who_may(
+    fn lease_only_moves_forward_and_only_by_those_who_may(
         state in values::state(),
         rules in rules(),
         ask in ask(),
         now in stamp(),
     ) {
         let fence = state.fence(&rules.fence);
-        let ask = ask.put_to(&fence);
+        let ask = ask.adapted_to(&fence);
         let Ok(change) = fence.judge(&rules, &ask, &now) else { return Ok(()) };
         prop_assert!(fence.kind(&rules) != Some(TokenKind::Own));
         prop_assert!(!ask.only_asks);
@@ -248,13 +248,13 @@ proptest! {
         if let Some(current) = fence.lease {
             prop_assert!(after >= current.lease.token, "back from {} to {}", current.lease.token, after);
             prop_assert_eq!(is_new, current.lease.id != change.standing.lease.id);
-            prop_assert!(change.change != LeaseMove::Grant || current.left_at(&now).is_none(), "taken from the living");
+            prop_assert!(change.change != LeaseMove::Grant || current.left_at(&now).is_none(), "granted while another held it");
             if !is_new {
                 prop_assert!(is_proven(&ask, current), "{:?} of {:?}", ask, current);
                 prop_assert!(current.is_held());
             }
         } else {
-            prop_assert!(is_new, "{:?} of nothing", change.change);
+            prop_assert!(is_new, "{:?} without a lease", change.change);
         }
         if is_new {
             prop_assert!(after.get() > fence.mark.get());
@@ -263,7 +263,7 @@ proptest! {
             prop_assert!(change.standing.lease.ttl <= rules.lease_max_ttl);
             prop_assert!(change.standing.lease.format == Format::OneUse && change.standing.beat.is_some());
         }
-        // When it has landed, nothing that was granted before can be granted or can write again.
+        // After it has landed, no token granted before can be granted or can write again.
         let mut later = state.clone();
         later.apply(9, "", &change.on_record(None, "anna", &state)).unwrap();
         let (before, after) = (counter(&fence), counter(&later.fence(&rules.fence)));
@@ -272,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_found_the_counter_never_goes_back(
+    fn counter_never_goes_back_whatever_is_found(
         state in values::state(),
         rules in rules(),
         found in option::of((object(), vec(object(), 0..2), values::lease())),
@@ -287,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn a_push_is_settled_whatever_the_refs_show(
+    fn push_is_settled_whatever_the_values_of_the_refs(
         state in values::state(),
         seen in vec(option::of(object()), 0..4),
     ) {
@@ -299,13 +299,13 @@ proptest! {
             prop_assert!(known.moved <= settlement.moved && settlement.moved <= counted.max(known.moved));
             prop_assert!(!over || settlement.moved >= counted);
             prop_assert!(settlement.spent.iter().all(|fence| flight.touches(fence)));
-            // What has landed stays landed, whatever the refs show and whatever git says.
-            let said = settle_as_reported(flight, &flight.plan.refs, &Push::default());
+            // What has landed stays landed, whatever the refs and git's report say.
+            let reported = settle_as_reported(flight, &flight.plan.refs, &Push::default());
             for fence in known.spent.iter().filter(|fence| flight.touches(fence)) {
-                prop_assert!(settlement.spent.contains(fence) && said.spent.contains(fence));
+                prop_assert!(settlement.spent.contains(fence) && reported.spent.contains(fence));
             }
             let mut later = state.clone();
-            // Ids come twice in a state that is made up. Then the first is meant.
+            // A generated state may have the same id twice. Then the first push counts.
             let is_first = state.in_flight.iter().find(|other| other.push == flight.push) == Some(flight);
             for event in settlement.on_record(flight, &state, counted, crate::Evidence::RefsMoved) {
                 prop_assert!(later.apply(9, "", &event).is_ok() || !is_first);

@@ -1,4 +1,4 @@
-//! Values of every kind, small ones and those at the ends of their ranges.
+//! Generators of values of every kind, small ones and those at the limits.
 
 use crate::{
     AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, KnownSettings, Landed, Lease,
@@ -8,7 +8,7 @@ use crate::{
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
-/// Small numbers collide; those at the end overflow.
+/// Small numbers collide, large ones overflow.
 pub(super) fn number(most: u64) -> impl Strategy<Value = u64> {
     prop_oneof![6 => 0..9u64, 1 => (most - 3)..=most, 1 => 0..=most]
 }
@@ -53,11 +53,11 @@ pub(super) fn reason() -> impl Strategy<Value = Reason> {
     select(vec![Reason::First, Reason::Released, Reason::Expired, Reason::Revoked])
 }
 
-/// One of three owners', so that proposals meet what stands.
+/// A lease of one of three owners, so that proposals often match the current lease.
 pub(super) fn lease() -> impl Strategy<Value = Lease> {
     let state = select(vec![LeaseState::Held, LeaseState::Released]);
     let ttl = prop_oneof![1..=3u64, 604_799..=604_800u64].prop_map(|n| Ttl::of_seconds(n).unwrap());
-    // What is too long is cut.
+    // Text that is too long is cut.
     let words = || prop_oneof![8 => ".{0,6}", 1 => ".{98,103}", 1 => ".{198,203}"];
     let text = (words(), option::of(words()));
     let nonce = prop_oneof![(0..3u8).prop_map(|n| [n; 16]), any::<[u8; 16]>()];
@@ -80,7 +80,7 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
     )
 }
 
-/// What a beat with this nonce asks for.
+/// The proof that a beat with this nonce asks for.
 pub(super) fn next_beat(id: u8, nonce: [u8; 16]) -> Secret {
     secret(id).of_record(LeasePart::Beat, &nonce_of(nonce))
 }
@@ -265,7 +265,7 @@ fn renewed() -> impl Strategy<Value = Renewed> {
 }
 
 fn settings() -> impl Strategy<Value = serde_json::Value> {
-    // As the gate writes them, before it knew of kinds and since, and anything.
+    // As older gates without kinds and current ones write them, with an additional key.
     let fences = prop_oneof![Just(serde_json::json!({})), Just(serde_json::json!({ "tokens": "any" }))];
     ("[a-z]{1,5}", number(u64::MAX), fences)
         .prop_map(|(key, n, fence)| serde_json::json!({ "fences": [fence], key: [n, null, { "token": "x" }] }))
@@ -275,7 +275,7 @@ pub(super) fn kind() -> impl Strategy<Value = TokenKind> {
     select(vec![TokenKind::Own, TokenKind::Lease])
 }
 
-/// Every kind of event but the one that replaces the whole state.
+/// Every kind of event except the one that replaces the whole state.
 pub(super) fn event() -> impl Strategy<Value = Event> {
     let words = "[a-z]{0,5}";
     let lease_event = select(vec![

@@ -75,7 +75,7 @@ pub struct LeaseAsk {
     pub beat_now: Option<Beat>,
     /// Whether the push only asks if the lease is free.
     pub only_asks: bool,
-    /// The secret in a push option: the proof of a holder in [`Format::OneSecret`].
+    /// The secret in a push option: the proof of a holder in [`Format::OneSecret`](crate::Format::OneSecret).
     pub secret: Option<Secret>,
     /// Whether the pusher may revoke a lease.
     pub may_revoke: bool,

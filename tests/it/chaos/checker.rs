@@ -94,6 +94,9 @@ pub(crate) struct Settled {
 pub(crate) struct History {
     pub(crate) pushes: Vec<Push>,
     pub(crate) moves: Vec<Move>,
+    /// Pushes that moved the lease of a fence. A receive-pack that is killed between two renames may leave the branch
+    /// behind: that spends the token, too.
+    pub(crate) lease_moves: BTreeSet<(u64, String)>,
     /// The number of the first transaction that found a ref (its name) with a value.
     pub(crate) first_seen: BTreeMap<(String, String), usize>,
     pub(crate) resets: Vec<Reset>,
@@ -265,7 +268,8 @@ fn record(push: &Push, history: &History, mistaken: &[&Settled]) -> Vec<Violatio
     let accepted: Vec<&Decision> = ours().filter(|decision| decision.code.is_none()).collect();
     let refused: Vec<&String> = ours().filter_map(|decision| decision.code.as_ref()).collect();
     let moves = || history.moves.iter().filter(|m| m.push == id);
-    let fences: BTreeSet<&String> = moves().map(|m| &m.fence).collect();
+    let of_leases = history.lease_moves.iter().filter(|(push, _)| *push == id).map(|(_, fence)| fence);
+    let fences: BTreeSet<&String> = moves().map(|m| &m.fence).chain(of_leases).collect();
 
     let must_be_accepted = !fences.is_empty();
     let must_be_refused = push.code.as_ref().is_some_and(|code| !MAY_BE_UNLOGGED.contains(&code.as_str()));

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::support::World;
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fs,
 };
 
@@ -122,11 +122,13 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
 
     let raw_tokens = field.tokens.lock().unwrap();
     let mut moves: Vec<Move> = Vec::new();
-    let mut lease = Vec::new();
+    let (mut lease, mut lease_moves) = (Vec::new(), BTreeSet::new());
     for (at, transaction) in transactions.iter().enumerate().filter(|(_, transaction)| !transaction.is_reset) {
         for planned in transaction.planned.iter().filter(is_moved) {
             if planned.name == LEASE {
                 lease.extend(lease_tokens.get(&planned.new));
+                let with = transaction.planned.iter().find_map(|with| push_of(&commits, &with.name, &with.new));
+                lease_moves.extend(with.map(|push| (push, "leased".to_owned())));
                 continue;
             }
             let Some(push) = push_of(&commits, &planned.name, &planned.new) else { continue };
@@ -159,7 +161,7 @@ pub(crate) fn read(field: &Field<'_>, has_log: bool) -> History {
     let resets = resets.filter(|planned| planned.old != planned.new);
     let resets = resets.map(|Planned { name, old, .. }| Reset { name: name.clone(), from: old.clone() }).collect();
     let (first_seen, marks) = (first_seen(&transactions), [("repo".to_owned(), mark(world, has_log))].into());
-    History { pushes, moves, first_seen, resets, log, marks, lease }
+    History { pushes, moves, lease_moves, first_seen, resets, log, marks, lease }
 }
 
 /// The values that pushes have set according to the log so far. A line that is being written is left out.

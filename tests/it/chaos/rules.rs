@@ -92,6 +92,14 @@ fn older_push_that_has_yet_to_move_is_detected() {
 
 #[test]
 fn token_wrongly_spent_or_unspent_is_detected() {
+    // A push that moved only the lease of its fence has spent its token.
+    let only_the_lease = after(|history| {
+        history.moves.remove(0);
+        history.pushes[0].told.clear();
+        history.pushes[0].leased = true;
+        history.lease_moves.insert((1, "repo".to_owned()));
+    });
+    assert_eq!(only_the_lease, []);
     let found = after(|history| log(history).1[0] = settled(1, 0));
     assert_eq!(found, [Violation::SpentUnlessMoved { push: 1, moved: 1, spent: 0 }]);
     let found = after(|history| {

@@ -1,4 +1,4 @@
-//! What a command failed of, in words and as an exit code.
+//! Why a command failed: a sentence and a hint for people, JSON and an exit code for programs.
 
 use git_fence_core::{Code, FenceName, HeldBy, Token, text};
 use serde::Serialize;
@@ -13,59 +13,59 @@ pub(crate) type Cause = Box<dyn Error + Send + Sync>;
 
 /// The lease is held elsewhere.
 pub(crate) const HELD: u8 = 11;
-/// The lease was ours and is not any more: said by the single commands.
+/// The lease was lost: exit code of the single commands.
 pub(crate) const NOT_OURS: u8 = 12;
 /// The remote cannot be reached.
 pub(crate) const UNREACHABLE: u8 = 69;
-/// The lease was lost while it was needed.
+/// The lease was lost while it was needed: exit code of `run` and `push`.
 pub(crate) const LOST: u8 = 75;
 
-/// Why a command did not do what was asked. Its `Display` is the sentence for people.
+/// Why a command failed. `Display` is the sentence for people, without its causes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// Asked for in a way that cannot be done.
+    /// The command line cannot be used.
     #[error("{what}")]
     Usage { what: String, hint: String },
-    /// The remote does not answer, or not as git does.
-    #[error("the remote {} cannot be reached: {why}", text::in_quotes(remote))]
+    /// The remote does not answer, or does not speak git's protocol.
+    #[error("cannot reach the remote {}: {why}", text::in_quotes(remote))]
     Unreachable { remote: String, why: String },
-    /// It answers, and others are at it: nothing was taken and nothing has landed.
+    /// Others use the fence at this moment. Nothing was taken, and nothing landed.
     #[error("fence '{fence}' is busy: {why}")]
     Busy { fence: FenceName, why: String },
-    /// Somebody else has the lease.
+    /// Another run holds the lease.
     #[error("the lease of fence '{fence}' is held by {}", who(by))]
     Held { fence: FenceName, by: Box<HeldBy> },
-    /// It is ours already.
-    #[error("the lease of fence '{fence}' is held already, by this clone, with token {token}")]
+    /// This clone holds the lease.
+    #[error("this clone already holds the lease of fence '{fence}', with token {token}")]
     HeldHere { fence: FenceName, token: Token },
-    /// It was ours. `by` is who has it instead, as far as that is known.
-    #[error("the lease of fence '{fence}' is not ours any more: {now}")]
+    /// The lease was taken over, released or revoked. `by` is the new holder, if known.
+    #[error("lost the lease of fence '{fence}': {now}")]
     Lost { fence: FenceName, now: String, by: Option<Box<HeldBy>> },
-    /// The remote said no, for a reason that is not the lease. With the gate's code, where it was the gate.
+    /// The remote refused the push, not because of the lease. `code` is the gate's, if the gate refused it.
     #[error("the push was refused: {why}")]
     Refused { why: String, code: Option<Code> },
-    /// It takes no push options.
-    #[error("the remote {} takes no push options", text::in_quotes(remote))]
+    /// The remote does not accept push options.
+    #[error("the remote {} does not accept push options", text::in_quotes(remote))]
     NoOptions { remote: String },
-    /// Whether a push landed could not be found out.
-    #[error("whether the push landed is not known: {why}")]
+    /// The push may or may not have landed.
+    #[error("could not find out whether the push landed: {why}")]
     Unknown { why: String },
-    /// It has not left this machine.
+    /// The push did not leave this machine.
     #[error("nothing was sent: {why}")]
     NotSent { why: String },
-    /// It did not, and will not.
+    /// The push did not land, and never will.
     #[error("the push did not land: {why}")]
     DidNotLand { why: String },
-    /// The lease went on with it and these refs did not.
-    #[error("the push landed in part: the lease has moved on, and {} not where it was to go ({why})", are(refs))]
+    /// The lease moved, and these refs did not.
+    #[error("the push landed in part: the lease moved, but {} not at the pushed value ({why})", are(refs))]
     InPart { refs: Vec<String>, why: String },
-    /// A file of ours cannot be read or written.
+    /// A file of the lease's local state cannot be read or written.
     #[error("cannot use '{}'", path.display())]
     File { path: PathBuf, source: io::Error },
-    /// There is no git, or none that can be run.
+    /// Git is not installed, or cannot be run.
     #[error("cannot run git")]
     CannotRunGit(#[source] io::Error),
-    /// What is on this machine or in the remote cannot be used.
+    /// Something on this machine or in the remote is unusable.
     #[error("{what}")]
     Broken { what: String, hint: String, source: Option<Cause> },
 }
@@ -75,10 +75,10 @@ struct FailureJson<'a> {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<&'a str>,
-    /// Who has the lease.
+    /// The holder of the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<&'a HeldBy>,
-    /// Whether the same may well succeed in a while.
+    /// Whether the same command may succeed later.
     retryable: bool,
     reason: String,
 }
@@ -110,12 +110,12 @@ impl Failure {
         causes(self).fold(self.to_string(), |line, cause| format!("{line}: {cause}"))
     }
 
-    /// Ours no more, for a reason of its own.
+    /// The lease was lost for the reason `now`.
     pub(crate) fn lost(fence: &FenceName, now: impl Into<String>) -> Failure {
         Failure::Lost { fence: fence.clone(), now: now.into(), by: None }
     }
 
-    /// The same, with what happened before the lease was lost.
+    /// The same failure, with what happened before the lease was lost.
     pub(crate) fn after(self, before: &str) -> Failure {
         match self {
             Failure::Lost { fence, now, by } => Failure::Lost { fence, now: format!("{before}, {now}"), by },
@@ -123,7 +123,7 @@ impl Failure {
         }
     }
 
-    /// Who has the lease instead of us.
+    /// Who took the lease over.
     pub(crate) fn holder(&self) -> Option<HeldBy> {
         match self {
             Failure::Lost { by, .. } => by.as_deref().cloned(),
@@ -131,7 +131,7 @@ impl Failure {
         }
     }
 
-    /// The word that programs read.
+    /// The `outcome` in JSON.
     pub(crate) fn outcome(&self) -> &'static str {
         match self {
             Failure::Usage { .. } => "usage",
@@ -167,49 +167,49 @@ impl Failure {
         }
     }
 
-    /// Whether the same may well succeed in a while.
+    /// Whether the same command may succeed later.
     pub(crate) fn is_retryable(&self) -> bool {
         use Failure::{Busy, DidNotLand, Held, Unreachable};
         matches!(self, Busy { .. } | DidNotLand { .. } | Held { .. } | Unreachable { .. })
     }
 
-    /// What to do now.
+    /// What to do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
             Failure::Usage { hint, .. } | Failure::Broken { hint, .. } => hint.clone(),
             Failure::Unreachable { .. } => {
-                "nothing was taken, nothing was skipped and nothing has landed. Try again when  git ls-remote  answers".to_owned()
+                "no lease was taken, nothing was skipped and nothing landed. Try again when  git ls-remote  works".to_owned()
             }
             Failure::Busy { .. } => {
-                "nothing was taken and nothing has landed. Try again in a while: the same token is good".to_owned()
+                "no lease was taken and nothing landed. Try again later; the same token is still valid".to_owned()
             }
             Failure::Held { .. } => {
-                "leave it to its holder, or wait for it:  git fence run --if-held wait -- COMMAND".to_owned()
+                "leave the work to the holder, or wait:  git fence run --if-held wait -- COMMAND".to_owned()
             }
             Failure::HeldHere { .. } => {
-                "go on with it:  git fence push, renew, advance,  or give it back:  git fence release".to_owned()
+                "use it:  git fence push, renew, advance,  or release it:  git fence release".to_owned()
             }
             Failure::Lost { .. } => {
-                "stop: another run may have gone on from here. Do not pick another number. To start over,  git fence acquire".to_owned()
+                "stop: another run may have continued the work. Another token will not help. To start over:  git fence acquire".to_owned()
             }
             Failure::Refused { code: Some(Code::Stale), .. } => {
-                "stop: a newer run has written here. Do not pick another number".to_owned()
+                "stop: a newer run has written here. Another token will not help".to_owned()
             }
             Failure::NoOptions { .. } => {
-                "leave out -o; where there is a gate, the server's operator sets  receive.advertisePushOptions = true,  as  git-fence-hook install  does".to_owned()
+                "push without -o. If the server has a gate, its operator must set  receive.advertisePushOptions = true,  as  git-fence-hook install  does".to_owned()
             }
             Failure::File { .. } => {
-                "the lease's local state is kept in the repository's git directory: it must be writable and there must be room".to_owned()
+                "the local state of a lease is kept in the git directory: it must be writable and have free space".to_owned()
             }
-            Failure::CannotRunGit(_) => "git must be in the PATH".to_owned(),
-            Failure::Refused { .. } => "nothing was moved. Fix what it names, and try again".to_owned(),
+            Failure::CannotRunGit(_) => "install git, or add it to the PATH".to_owned(),
+            Failure::Refused { .. } => "no ref moved. Fix the cause, and try again".to_owned(),
             Failure::Unknown { .. } => {
-                "the next command on this lease finds out before it does anything else, as  git fence advance;  without a lease, look with  git ls-remote".to_owned()
+                "the next command with this lease finds out first, for example  git fence advance.  Without a lease, check with  git ls-remote".to_owned()
             }
-            Failure::NotSent { .. } => "nothing has landed, and no token is spent. Fix what it names, and push again".to_owned(),
-            Failure::DidNotLand { .. } => "nothing of it will land any more: push again".to_owned(),
+            Failure::NotSent { .. } => "nothing landed and no token was spent. Fix the cause, and push again".to_owned(),
+            Failure::DidNotLand { .. } => "it will not land later either: push again".to_owned(),
             Failure::InPart { .. } => {
-                "the server was stopped while it moved the refs, or somebody has moved them since. Look with  git ls-remote,  and push again".to_owned()
+                "the server stopped while it moved the refs, or another writer has moved them since. Check with  git ls-remote,  and push again".to_owned()
             }
         }
     }
@@ -236,7 +236,7 @@ impl Failure {
 /// Who holds a lease, with which token and for how long.
 pub(crate) fn who(by: &HeldBy) -> String {
     let owner = text::in_quotes(&by.owner);
-    // To the next second: what has 100 ms left is still held.
+    // Rounded up: a lease with 100 ms left is still held.
     format!("{owner}, with token {}, for another {} s", by.token, by.left_ms.div_ceil(1000))
 }
 

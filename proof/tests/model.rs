@@ -2,7 +2,7 @@
 
 use git_fence_proof::{
     PushStyle,
-    hookless::{NOT_BOTH, ONE_HOLDER},
+    hookless::{COUNTER, NOT_BOTH, ONE_HOLDER},
     promises::{NO_WINDOW, SPENT},
     report::{run, run_hookless},
     scenarios,
@@ -86,7 +86,7 @@ fn without_a_hook_whatever_is_left_out_is_found_out() {
     assert!(whole.is_good(), "{whole:?}");
     for (what, how) in PushStyle::HOLES {
         let broken = run_hookless(how, HasDiscoveries::AnyFailures).broken;
-        let is_found = broken.iter().any(|(promise, _)| [ONE_HOLDER, NOT_BOTH].contains(promise));
+        let is_found = broken.iter().any(|(promise, _)| [ONE_HOLDER, NOT_BOTH, COUNTER].contains(promise));
         assert!(is_found, "{what}: {broken:?}");
     }
 }

@@ -509,7 +509,7 @@ fn lost_lease_stops_every_plain_push() {
         });
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(75), "1 1 1\n"), "{said}");
-        let reason = "(FENCE-LEASE-LOST the lease of fence 'repo' is not ours any more: 'theirs' has it";
+        let reason = "(FENCE-LEASE-LOST lost the lease of fence 'repo': 'theirs' holds it";
         assert!(said.contains(&format!("! [remote rejected] main -> main {reason}")), "{said}");
         assert!(said.contains("HEAD -> c (FENCE-LEASE-LOST"), "{said}");
         assert_eq!(world.server_ref("refs/heads/main"), main);

@@ -393,7 +393,7 @@ fn exit_codes_are_as_documented() {
         (&["run", "--ttl", "3650d", "--", "true"], 2, "TTL of '3650d'"),
         (&["run", "--ttl", "soon", "--", "true"], 2, "'soon' is not a length of time"),
         (&["run", "--remote", "nowhere", "--", "true"], 2, "no remote of the name 'nowhere'"),
-        (&["run", "--remote", "/no/such/place.git", "--", "true"], 69, "cannot be reached"),
+        (&["run", "--remote", "/no/such/place.git", "--", "true"], 69, "cannot reach the remote"),
         (&["run", "--fence", "A/B", "--", "true"], 2, "is not a valid fence name"),
         (&["run", "--owner", "\u{1b}\u{7}", "--", "true"], 2, "nothing in it that can be shown"),
     ];

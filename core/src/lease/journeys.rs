@@ -2,7 +2,7 @@
 //!
 //! Each runs with a gate and without, unless it says otherwise: what protects a lease is the same.
 
-use super::memory::{Fate, MemoryStore};
+use super::memory::{MemoryStore, SwapFate};
 use crate::{
     Beat, Format, HolderMove, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Mark, Note, Purpose,
     Pushing, PushingAnswer, PushingEnd, PushingNext, Reason, Record, Secret, Sight, StoredLease, Swap, SwapRefused,
@@ -26,7 +26,7 @@ fn nonce() -> String {
 }
 
 /// A run that wants the lease: the thin loop around the machines, as the client has it.
-struct Run<'a> {
+struct TestRun<'a> {
     store: &'a MemoryStore,
     name: u8,
     held: Option<Holding>,
@@ -46,10 +46,10 @@ struct Holding {
     settled_at: Option<(Lease, Version)>,
 }
 
-impl<'a> Run<'a> {
-    fn new(store: &'a MemoryStore, name: u8) -> Run<'a> {
+impl<'a> TestRun<'a> {
+    fn new(store: &'a MemoryStore, name: u8) -> TestRun<'a> {
         let (seen, refused) = (LeaseSnapshot::default(), SwapRefused::default());
-        Run { store, name, held: None, made: None, seen, refused, sent: None }
+        TestRun { store, name, held: None, made: None, seen, refused, sent: None }
     }
 
     fn key(&self) -> Secret {
@@ -229,7 +229,7 @@ fn with_and_without_gate(journey: impl Fn(&MemoryStore)) {
 #[test]
 fn of_two_runs_one_holds_the_lease_and_the_other_gets_it_after_the_release_with_a_higher_token() {
     with_and_without_gate(|store| {
-        let (mut one, mut two) = (Run::new(store, 1), Run::new(store, 2));
+        let (mut one, mut two) = (TestRun::new(store, 1), TestRun::new(store, 2));
         assert_eq!(one.take(Purpose::Hold), TakingEnd::Ours);
         assert!(matches!(two.take(Purpose::Hold), TakingEnd::Theirs | TakingEnd::TheirsByGate));
         assert_eq!(one.push(HolderMove::Advance), PushingEnd::Landed);
@@ -241,7 +241,7 @@ fn of_two_runs_one_holds_the_lease_and_the_other_gets_it_after_the_release_with_
 #[test]
 fn paused_holder_loses_its_push_once_the_lease_was_taken_over() {
     with_and_without_gate(|store| {
-        let (mut zombie, mut next) = (Run::new(store, 1), Run::new(store, 2));
+        let (mut zombie, mut next) = (TestRun::new(store, 1), TestRun::new(store, 2));
         assert_eq!(zombie.take(Purpose::Hold), TakingEnd::Ours);
         store.wait(TTL + 11);
         assert_eq!(next.take(Purpose::Hold), TakingEnd::Ours);
@@ -253,7 +253,7 @@ fn paused_holder_loses_its_push_once_the_lease_was_taken_over() {
 #[test]
 fn late_holder_goes_on_as_long_as_nobody_took_the_lease() {
     with_and_without_gate(|store| {
-        let mut run = Run::new(store, 1);
+        let mut run = TestRun::new(store, 1);
         assert_eq!(run.take(Purpose::Hold), TakingEnd::Ours);
         store.wait(10 * TTL);
         assert_eq!(run.push(HolderMove::Advance), PushingEnd::Landed);
@@ -263,22 +263,22 @@ fn late_holder_goes_on_as_long_as_nobody_took_the_lease() {
 #[test]
 fn revoking_takes_a_live_lease_away_where_no_gate_forbids_it() {
     let store = MemoryStore::new(false);
-    let (mut holder, mut operator) = (Run::new(&store, 1), Run::new(&store, 2));
+    let (mut holder, mut operator) = (TestRun::new(&store, 1), TestRun::new(&store, 2));
     assert_eq!(operator.take(Purpose::Revoke), TakingEnd::NothingHeld);
     assert_eq!(holder.take(Purpose::Hold), TakingEnd::Ours);
     assert_eq!(operator.take(Purpose::Revoke), TakingEnd::Ours);
     assert!(matches!(holder.push(HolderMove::Advance), PushingEnd::Lost { .. }));
     let store = MemoryStore::new(true);
-    let (mut holder, mut stranger) = (Run::new(&store, 1), Run::new(&store, 2));
+    let (mut holder, mut stranger) = (TestRun::new(&store, 1), TestRun::new(&store, 2));
     assert_eq!(holder.take(Purpose::Hold), TakingEnd::Ours);
     assert_eq!(stranger.take(Purpose::Revoke), TakingEnd::MayNotRevoke);
     assert_eq!(holder.push(HolderMove::Advance), PushingEnd::Landed);
 }
 
-const FATES: [Fate; 4] = [Fate::Answered, Fate::AnswerLost, Fate::RequestLost, Fate::Late];
+const FATES: [SwapFate; 4] = [SwapFate::Answered, SwapFate::AnswerLost, SwapFate::RequestLost, SwapFate::Late];
 
 /// Every combination of what can happen to four swaps in a row.
-fn all_fates() -> impl Iterator<Item = [Fate; 4]> {
+fn all_fates() -> impl Iterator<Item = [SwapFate; 4]> {
     (0..FATES.len().pow(4))
         .map(|n| std::array::from_fn(|at| FATES[n / FATES.len().pow(u32::try_from(at).unwrap()) % 4]))
 }
@@ -290,14 +290,14 @@ fn run_that_says_it_holds_the_lease_does() {
         for fates in all_fates() {
             let store = MemoryStore::new(template.ask_gate("").unwrap() != crate::GateSays::NoGate);
             store.expect(fates);
-            let mut run = Run::new(&store, 1);
+            let mut run = TestRun::new(&store, 1);
             let end = run.take(Purpose::Hold);
             store.expect([]);
             store.deliver_late();
             let now = store.read().unwrap().lease.map(|now| now.lease.id);
             match end {
                 TakingEnd::Ours => assert_eq!(now, Some(LeaseId::of([1; 16])), "{fates:?}"),
-                TakingEnd::MayBeOurs => assert!(!fates.contains(&Fate::Answered), "{fates:?}"),
+                TakingEnd::MayBeOurs => assert!(!fates.contains(&SwapFate::Answered), "{fates:?}"),
                 other => panic!("{other:?} with {fates:?}"),
             }
         }
@@ -316,7 +316,7 @@ fn what_is_said_of_a_lost_push_is_so() {
         })
     }) {
         let store = MemoryStore::new(has_gate);
-        let mut run = Run::new(&store, 1);
+        let mut run = TestRun::new(&store, 1);
         assert_eq!(run.take(Purpose::Hold), TakingEnd::Ours);
         store.expect(fates);
         let mut end = run.push(wanted);
@@ -324,7 +324,7 @@ fn what_is_said_of_a_lost_push_is_so() {
         if tried(end) && is_taken_over {
             store.expect([]);
             store.wait(TTL + 11);
-            assert!(matches!(Run::new(&store, 2).take(Purpose::Hold), TakingEnd::Ours));
+            assert!(matches!(TestRun::new(&store, 2).take(Purpose::Hold), TakingEnd::Ours));
         }
         for _ in 0..4 {
             if !tried(end) {

@@ -14,7 +14,7 @@ use std::{
 
 /// What happens to a swap on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SwapFate {
     /// It is answered.
     Answered,
     /// It is carried out, and its answer is lost.
@@ -41,7 +41,7 @@ struct Contents {
     mark: Mark,
     /// Every version that the lease has had, in order.
     moves: Vec<Version>,
-    fates: VecDeque<Fate>,
+    fates: VecDeque<SwapFate>,
     late: Vec<Vec<Swap>>,
 }
 
@@ -60,7 +60,7 @@ impl MemoryStore {
     }
 
     /// What happens to the next swaps, one after the other. Those after them are answered.
-    pub(crate) fn expect(&self, fates: impl IntoIterator<Item = Fate>) {
+    pub(crate) fn expect(&self, fates: impl IntoIterator<Item = SwapFate>) {
         self.contents.borrow_mut().fates = fates.into_iter().collect();
     }
 
@@ -92,15 +92,14 @@ impl MemoryStore {
         contents.moves.iter().filter_map(|at| contents.lease_at(at)).map(|lease| (lease.token, lease.state)).collect()
     }
 
-    fn carry_out(&self, swaps: &[Swap]) -> Result<(), SwapRefused> {
+    fn carry_out(&self, swaps: &[Swap]) -> Result<(), Box<SwapRefused>> {
         if let Some(rules) = &self.gate {
             self.admit(rules, swaps)?;
         }
         let mut contents = self.contents.borrow_mut();
         let is_expected = |swap: &Swap| swap.from == *contents.part(swap.part);
         if !swaps.iter().all(is_expected) {
-            let why = vec!["stale info".to_owned()];
-            return Err(SwapRefused { gate: None, why, crowded: false, lease_may_have_moved: true });
+            return Err(moved());
         }
         for Swap { part, to, .. } in swaps {
             match part {
@@ -116,18 +115,18 @@ impl MemoryStore {
     }
 
     /// The gate: judges with the rules that the hook judges with.
-    fn admit(&self, rules: &Rules, swaps: &[Swap]) -> Result<(), SwapRefused> {
+    fn admit(&self, rules: &Rules, swaps: &[Swap]) -> Result<(), Box<SwapRefused>> {
         let asked = self.asked(swaps);
         let judged = {
             let contents = self.contents.borrow();
             // Git moves a ref from where it is expected only, whatever the gate says.
             if !swaps.iter().all(|swap| swap.from == *contents.part(swap.part)) {
-                let why = vec!["stale info".to_owned()];
-                return Err(SwapRefused { gate: None, why, crowded: false, lease_may_have_moved: true });
+                return Err(moved());
             }
             judge_lease(rules, contents.standing.as_ref(), contents.mark, &asked, &self.now())
         };
-        let change = judged.map_err(|reject| SwapRefused { gate: Some(answer(&reject)), ..SwapRefused::default() })?;
+        let refused = |reject| SwapRefused { gate: Some(answer(&reject)), ..SwapRefused::default() };
+        let change = judged.map_err(|reject| Box::new(refused(reject)))?;
         let mut contents = self.contents.borrow_mut();
         contents.mark = contents.mark.max(change.raises_to);
         contents.standing = Some(change.standing);
@@ -205,19 +204,19 @@ impl LeaseStore for MemoryStore {
     }
 
     fn swap(&self, swaps: &[Swap]) -> Result<Swapped<String>, String> {
-        let fate = self.contents.borrow_mut().fates.pop_front().unwrap_or(Fate::Answered);
+        let fate = self.contents.borrow_mut().fates.pop_front().unwrap_or(SwapFate::Answered);
         let unknown = Swapped::Unknown { why: "nobody answers".to_owned() };
         Ok(match fate {
-            Fate::Answered => match self.carry_out(swaps) {
+            SwapFate::Answered => match self.carry_out(swaps) {
                 Ok(()) => Swapped::Won { gate: self.gate.is_some() },
-                Err(refused) => Swapped::Refused(refused),
+                Err(refused) => Swapped::Refused(*refused),
             },
-            Fate::AnswerLost => {
+            SwapFate::AnswerLost => {
                 let _ = self.carry_out(swaps);
                 unknown
             }
-            Fate::RequestLost => unknown,
-            Fate::Late => {
+            SwapFate::RequestLost => unknown,
+            SwapFate::Late => {
                 self.contents.borrow_mut().late.push(swaps.to_vec());
                 unknown
             }
@@ -240,6 +239,12 @@ impl LeaseStore for MemoryStore {
         let is_recent = |then: &StoredLease| then.lease.token >= token;
         Ok(std::iter::successors(tip.cloned(), before).take_while(is_recent).collect())
     }
+}
+
+/// The refusal of a swap whose part is at another version than expected.
+fn moved() -> Box<SwapRefused> {
+    let why = vec!["stale info".to_owned()];
+    Box::new(SwapRefused { gate: None, why, crowded: false, lease_may_have_moved: true })
 }
 
 /// What a gate knows a version by.

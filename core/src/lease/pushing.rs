@@ -24,29 +24,29 @@ pub struct Pushing {
     wanted: HolderMove,
     /// What the push whose reply was lost does with the lease: this push or an earlier one.
     lost: HolderMove,
-    stage: Stage,
+    stage: PushingStage,
 }
 
 /// What the machine is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Stage {
+enum PushingStage {
     /// The reply to the push.
     Sending,
     /// The lease, read after a refusal that a lost lease may have caused.
     Checking,
     /// The reply to the swap that settles a lost push.
-    Settling(Whose),
+    Settling(LostPush),
     /// The lease, read after that swap was refused.
-    ReadingBack(Whose),
+    ReadingBack(LostPush),
     /// Whether the lost push is in the lease's history.
-    ReadingHistory(Whose),
+    ReadingHistory(LostPush),
     /// Whether the user's refs have the values that the push was to give them.
     ReadingRefs(Became),
 }
 
 /// Which push is being settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Whose {
+enum LostPush {
     /// This push.
     Own,
     /// An earlier push, of this run or of one that was killed.
@@ -173,10 +173,10 @@ pub type PushingStep = (Pushing, Note, PushingNext);
 impl Pushing {
     /// The first step. `lost` is what an earlier push, whose reply was lost, does with the lease.
     pub fn start(wanted: HolderMove, lost: Option<HolderMove>) -> PushingStep {
-        let pushing = Pushing { wanted, lost: lost.unwrap_or(wanted), stage: Stage::Sending };
+        let pushing = Pushing { wanted, lost: lost.unwrap_or(wanted), stage: PushingStage::Sending };
         match lost {
-            Some(_) => pushing.go(Note::Nothing, Stage::Settling(Whose::Earlier), PushingNext::Settle),
-            None => pushing.go(Note::Nothing, Stage::Sending, PushingNext::Send),
+            Some(_) => pushing.go(Note::Nothing, PushingStage::Settling(LostPush::Earlier), PushingNext::Settle),
+            None => pushing.go(Note::Nothing, PushingStage::Sending, PushingNext::Send),
         }
     }
 
@@ -189,75 +189,83 @@ impl Pushing {
         use PushingAnswer as A;
         use Whereabouts as At;
         match (self.stage, answer) {
-            (Stage::Sending, A::Landed) => self.end(Note::MovedByPush, PushingEnd::Landed),
-            (Stage::Sending, A::NotSent) => self.end(Note::Unmoved, PushingEnd::NotSent),
-            (Stage::Sending, A::Refused { may_be_lost: false }) => self.end(Note::Unmoved, PushingEnd::Refused),
-            (Stage::Sending, A::Refused { may_be_lost: true }) => {
-                self.go(Note::Nothing, Stage::Checking, PushingNext::Read)
+            (PushingStage::Sending, A::Landed) => self.end(Note::MovedByPush, PushingEnd::Landed),
+            (PushingStage::Sending, A::NotSent) => self.end(Note::Unmoved, PushingEnd::NotSent),
+            (PushingStage::Sending, A::Refused { may_be_lost: false }) => self.end(Note::Unmoved, PushingEnd::Refused),
+            (PushingStage::Sending, A::Refused { may_be_lost: true }) => {
+                self.go(Note::Nothing, PushingStage::Checking, PushingNext::Read)
             }
-            (Stage::Sending, A::Unknown) => self.go(Note::Nothing, Stage::Settling(Whose::Own), PushingNext::Settle),
-            (Stage::Checking, A::At(At::BeforePush)) => self.end(Note::Unmoved, PushingEnd::Refused),
+            (PushingStage::Sending, A::Unknown) => {
+                self.go(Note::Nothing, PushingStage::Settling(LostPush::Own), PushingNext::Settle)
+            }
+            (PushingStage::Checking, A::At(At::BeforePush)) => self.end(Note::Unmoved, PushingEnd::Refused),
             // A transaction failed halfway: the lease's ref moved, another ref did not.
-            (Stage::Checking, A::At(At::AfterPush)) => self.read_refs(Note::MovedByPush, Became::Landed),
+            (PushingStage::Checking, A::At(At::AfterPush)) => self.read_refs(Note::MovedByPush, Became::Landed),
             // Correct the record, but stop: to continue silently would hide why it was wrong.
-            (Stage::Checking, A::At(At::Elsewhere)) => self.end(Note::MovedToSeen, PushingEnd::Outdated),
-            (Stage::Checking, A::At(At::NotOurs)) => {
+            (PushingStage::Checking, A::At(At::Elsewhere)) => self.end(Note::MovedToSeen, PushingEnd::Outdated),
+            (PushingStage::Checking, A::At(At::NotOurs)) => {
                 self.end(Note::Unmoved, PushingEnd::Lost { gate_is_unaware: true })
             }
-            (Stage::Settling(whose), A::Landed) => self.settled(whose, Note::MovedBySettling, Became::Nothing),
+            (PushingStage::Settling(whose), A::Landed) => self.settled(whose, Note::MovedBySettling, Became::Nothing),
             // This swap itself may have landed: the next attempt to settle will see it.
-            (Stage::Settling(whose), A::Unknown | A::NotSent) => self.unsettled(whose),
-            (Stage::Settling(whose), A::Refused { .. }) => {
-                self.go(Note::Nothing, Stage::ReadingBack(whose), PushingNext::Read)
+            (PushingStage::Settling(whose), A::Unknown | A::NotSent) => self.unsettled(whose),
+            (PushingStage::Settling(whose), A::Refused { .. }) => {
+                self.go(Note::Nothing, PushingStage::ReadingBack(whose), PushingNext::Read)
             }
-            (Stage::ReadingBack(whose), A::At(At::AfterPush)) => self.settled(whose, Note::MovedByPush, Became::Landed),
+            (PushingStage::ReadingBack(whose), A::At(At::AfterPush)) => {
+                self.settled(whose, Note::MovedByPush, Became::Landed)
+            }
             // Neither push nor swap has moved the lease, and the lost push may still be in flight.
-            (Stage::ReadingBack(whose), A::At(At::BeforePush)) => self.unsettled(whose),
+            (PushingStage::ReadingBack(whose), A::At(At::BeforePush)) => self.unsettled(whose),
             // An earlier attempt to settle landed, and its reply was lost, too.
-            (Stage::ReadingBack(whose), A::At(At::Elsewhere)) => {
+            (PushingStage::ReadingBack(whose), A::At(At::Elsewhere)) => {
                 self.settled(whose, Note::MovedToSeen, Became::Nothing)
             }
-            (Stage::ReadingBack(whose), A::At(At::NotOurs)) => {
-                self.go(Note::Nothing, Stage::ReadingHistory(whose), PushingNext::ReadHistory)
+            (PushingStage::ReadingBack(whose), A::At(At::NotOurs)) => {
+                self.go(Note::Nothing, PushingStage::ReadingHistory(whose), PushingNext::ReadHistory)
             }
             // The lease was released, and another run has taken it since, as it may.
-            (Stage::ReadingHistory(whose), A::InHistory(true)) if self.lost == HolderMove::Release => {
+            (PushingStage::ReadingHistory(whose), A::InHistory(true)) if self.lost == HolderMove::Release => {
                 self.settled(whose, Note::MovedByPush, Became::LandedBefore)
             }
-            (Stage::ReadingHistory(_), A::InHistory(true)) => self.read_refs(Note::Nothing, Became::LandedThenLost),
-            (Stage::ReadingHistory(_), A::InHistory(false)) => {
+            (PushingStage::ReadingHistory(_), A::InHistory(true)) => {
+                self.read_refs(Note::Nothing, Became::LandedThenLost)
+            }
+            (PushingStage::ReadingHistory(_), A::InHistory(false)) => {
                 self.end(Note::Nothing, PushingEnd::Lost { gate_is_unaware: false })
             }
-            (Stage::ReadingRefs(Became::LandedThenLost), A::AllThere(true)) => {
+            (PushingStage::ReadingRefs(Became::LandedThenLost), A::AllThere(true)) => {
                 self.end(Note::Nothing, PushingEnd::LandedThenLost)
             }
-            (Stage::ReadingRefs(Became::LandedThenLost), _) => self.end(Note::Nothing, PushingEnd::LostOnTheWay),
-            (Stage::ReadingRefs(_), A::AllThere(true)) => self.end(Note::Nothing, PushingEnd::Landed),
-            (Stage::ReadingRefs(Became::LandedBefore), A::AllThere(false)) => {
+            (PushingStage::ReadingRefs(Became::LandedThenLost), _) => self.end(Note::Nothing, PushingEnd::LostOnTheWay),
+            (PushingStage::ReadingRefs(_), A::AllThere(true)) => self.end(Note::Nothing, PushingEnd::Landed),
+            (PushingStage::ReadingRefs(Became::LandedBefore), A::AllThere(false)) => {
                 self.end(Note::Nothing, PushingEnd::MovedOn)
             }
-            (Stage::ReadingRefs(_), A::AllThere(false)) => self.end(Note::Nothing, PushingEnd::InPart),
-            (Stage::ReadingRefs(_), A::Unknown) => self.end(Note::Nothing, PushingEnd::Unknown),
+            (PushingStage::ReadingRefs(_), A::AllThere(false)) => self.end(Note::Nothing, PushingEnd::InPart),
+            (PushingStage::ReadingRefs(_), A::Unknown) => self.end(Note::Nothing, PushingEnd::Unknown),
             (stage, answer) => unreachable!("the answer {answer:?} does not fit the stage {stage:?}"),
         }
     }
 
     /// The result of the lost push is known.
-    fn settled(self, whose: Whose, note: Note, became: Became) -> PushingStep {
+    fn settled(self, whose: LostPush, note: Note, became: Became) -> PushingStep {
         match (whose, became) {
-            (Whose::Own, Became::Nothing) => self.end(note, PushingEnd::DidNotLand),
-            (Whose::Own, became) => self.read_refs(note, became),
-            (Whose::Earlier, Became::Landed | Became::LandedBefore) if self.lost == HolderMove::Release => {
+            (LostPush::Own, Became::Nothing) => self.end(note, PushingEnd::DidNotLand),
+            (LostPush::Own, became) => self.read_refs(note, became),
+            (LostPush::Earlier, Became::Landed | Became::LandedBefore) if self.lost == HolderMove::Release => {
                 self.end(note, PushingEnd::ReleasedBefore)
             }
-            (Whose::Earlier, _) => Pushing { lost: self.wanted, ..self }.go(note, Stage::Sending, PushingNext::Send),
+            (LostPush::Earlier, _) => {
+                Pushing { lost: self.wanted, ..self }.go(note, PushingStage::Sending, PushingNext::Send)
+            }
         }
     }
 
-    fn unsettled(self, whose: Whose) -> PushingStep {
+    fn unsettled(self, whose: LostPush) -> PushingStep {
         let end = match whose {
-            Whose::Own => PushingEnd::Unknown,
-            Whose::Earlier => PushingEnd::EarlierUnknown,
+            LostPush::Own => PushingEnd::Unknown,
+            LostPush::Earlier => PushingEnd::EarlierUnknown,
         };
         self.end(Note::Nothing, end)
     }
@@ -265,10 +273,10 @@ impl Pushing {
     /// The lease may have moved without the refs: a server that is killed while it moves the refs of one transaction,
     /// file by file, leaves some of them unmoved.
     fn read_refs(self, note: Note, became: Became) -> PushingStep {
-        self.go(note, Stage::ReadingRefs(became), PushingNext::ReadRefs)
+        self.go(note, PushingStage::ReadingRefs(became), PushingNext::ReadRefs)
     }
 
-    fn go(self, note: Note, stage: Stage, next: PushingNext) -> PushingStep {
+    fn go(self, note: Note, stage: PushingStage, next: PushingNext) -> PushingStep {
         (Pushing { stage, ..self }, note, next)
     }
 

@@ -24,12 +24,12 @@ pub enum Purpose {
 pub struct Taking {
     purpose: Purpose,
     tries_left: u8,
-    stage: Stage,
+    stage: TakingStage,
 }
 
 /// What the machine is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Stage {
+enum TakingStage {
     /// The lease.
     Reading(Option<FailedTry>),
     /// The lease, read once more after the last try.
@@ -230,7 +230,7 @@ pub enum TakingEnd {
 impl Taking {
     /// The first state and action.
     pub fn start(purpose: Purpose) -> (Taking, TakingNext) {
-        (Taking { purpose, tries_left: MOST_TRIES, stage: Stage::Reading(None) }, TakingNext::Read)
+        (Taking { purpose, tries_left: MOST_TRIES, stage: TakingStage::Reading(None) }, TakingNext::Read)
     }
 
     /// The state and action after `answer`.
@@ -241,25 +241,28 @@ impl Taking {
     pub fn step(self, answer: TakingAnswer) -> (Taking, TakingNext) {
         use TakingAnswer as A;
         match (self.stage, answer) {
-            (Stage::Reading(before), A::Seen(sight)) => self.seen(before, sight),
-            (Stage::ReadingLast(failed), A::Seen(sight)) => self.end(end_of_tries(failed, sight)),
-            (Stage::AskingFirst(_) | Stage::AskingAfter(_), A::GateSaysHeld) => self.end(TakingEnd::TheirsByGate),
-            (Stage::AskingFirst(sight), A::GateSaysFree) => self.propose(sight),
-            (Stage::AskingFirst(_), A::NoGate) => self.end(TakingEnd::Theirs),
-            (Stage::AskingAfter(failed), A::GateSaysFree) => self.try_again(failed),
-            (Stage::AskingAfter(failed), A::NoGate) => self.try_again(FailedTry { no_gate: true, ..failed }),
-            (Stage::Swapping(_), A::Won) | (Stage::Checking(..), A::IsThere(true)) => self.end(TakingEnd::Ours),
-            (Stage::Swapping(sent), A::Unknown { most }) => self.swap_again(sent, most, TakingEnd::MayBeOurs),
-            (Stage::Swapping(sent), A::NotSent { .. }) if sent.lost_answers == 0 => self.end(TakingEnd::NotSent),
+            (TakingStage::Reading(before), A::Seen(sight)) => self.seen(before, sight),
+            (TakingStage::ReadingLast(failed), A::Seen(sight)) => self.end(end_of_tries(failed, sight)),
+            (TakingStage::AskingFirst(_) | TakingStage::AskingAfter(_), A::GateSaysHeld) => {
+                self.end(TakingEnd::TheirsByGate)
+            }
+            (TakingStage::AskingFirst(sight), A::GateSaysFree) => self.propose(sight),
+            (TakingStage::AskingFirst(_), A::NoGate) => self.end(TakingEnd::Theirs),
+            (TakingStage::AskingAfter(failed), A::GateSaysFree) => self.try_again(failed),
+            (TakingStage::AskingAfter(failed), A::NoGate) => self.try_again(FailedTry { no_gate: true, ..failed }),
+            (TakingStage::Swapping(_), A::Won) | (TakingStage::Checking(..), A::IsThere(true)) => {
+                self.end(TakingEnd::Ours)
+            }
+            (TakingStage::Swapping(sent), A::Unknown { most }) => self.swap_again(sent, most, TakingEnd::MayBeOurs),
+            (TakingStage::Swapping(sent), A::NotSent { .. }) if sent.lost_answers == 0 => self.end(TakingEnd::NotSent),
             // This swap was not sent, but an earlier one may have landed.
-            (Stage::Swapping(sent), A::NotSent { most }) => self.swap_again(sent, most, TakingEnd::MayBeOurs),
+            (TakingStage::Swapping(sent), A::NotSent { most }) => self.swap_again(sent, most, TakingEnd::MayBeOurs),
             // An earlier swap of ours, whose reply was lost, may have caused this refusal.
-            (Stage::Swapping(sent), A::Refused(refusal)) if sent.lost_answers > 0 => {
-                self.at(Stage::Checking(sent, refusal), TakingNext::Check)
+            (TakingStage::Swapping(sent), A::Refused(refusal)) if sent.lost_answers > 0 => {
+                self.at(TakingStage::Checking(sent, refusal), TakingNext::Check)
             }
-            (Stage::Swapping(sent), A::Refused(refusal)) | (Stage::Checking(sent, refusal), A::IsThere(false)) => {
-                self.refused(sent, refusal)
-            }
+            (TakingStage::Swapping(sent), A::Refused(refusal))
+            | (TakingStage::Checking(sent, refusal), A::IsThere(false)) => self.refused(sent, refusal),
             (stage, answer) => unreachable!("the answer {answer:?} does not fit the stage {stage:?}"),
         }
     }
@@ -274,14 +277,14 @@ impl Taking {
             Purpose::Hold if sight.is_alive() && before.is_some_and(|before| before.no_gate) => {
                 self.end(TakingEnd::Theirs)
             }
-            Purpose::Hold if sight.is_alive() => self.at(Stage::AskingFirst(sight), TakingNext::AskGate),
+            Purpose::Hold if sight.is_alive() => self.at(TakingStage::AskingFirst(sight), TakingNext::AskGate),
             Purpose::Hold | Purpose::Revoke => self.propose(sight),
         }
     }
 
     fn propose(self, sight: Sight) -> (Taking, TakingNext) {
         let sent = Sent { sight, lost_answers: 0, may_try_next_token: true };
-        self.at(Stage::Swapping(sent), TakingNext::Propose)
+        self.at(TakingStage::Swapping(sent), TakingNext::Propose)
     }
 
     fn swap_again(self, sent: Sent, most: u8, otherwise: TakingEnd) -> (Taking, TakingNext) {
@@ -289,14 +292,14 @@ impl Taking {
             return self.end(otherwise);
         }
         let sent = Sent { lost_answers: sent.lost_answers + 1, ..sent };
-        self.at(Stage::Swapping(sent), TakingNext::SwapAgain)
+        self.at(TakingStage::Swapping(sent), TakingNext::SwapAgain)
     }
 
     fn refused(self, sent: Sent, refusal: TakingRefusal) -> (Taking, TakingNext) {
         match refusal {
             TakingRefusal::Stale if sent.may_try_next_token => {
                 let sent = Sent { may_try_next_token: false, ..sent };
-                self.at(Stage::Swapping(sent), TakingNext::ProposeAboveMark)
+                self.at(TakingStage::Swapping(sent), TakingNext::ProposeAboveMark)
             }
             TakingRefusal::Held => self.end(TakingEnd::TheirsByGate),
             TakingRefusal::Busy if sent.lost_answers > 0 => self.end(TakingEnd::MayBeOurs),
@@ -310,7 +313,7 @@ impl Taking {
                 // Ask, so that a gate sees the attempt too. Without a lease do not ask: the question's ref could be
                 // created in its place.
                 if self.purpose == Purpose::Hold && sent.sight.exists {
-                    self.at(Stage::AskingAfter(failed), TakingNext::AskGate)
+                    self.at(TakingStage::AskingAfter(failed), TakingNext::AskGate)
                 } else {
                     self.try_again(failed)
                 }
@@ -322,13 +325,13 @@ impl Taking {
     fn try_again(self, failed: FailedTry) -> (Taking, TakingNext) {
         let tried = Taking { tries_left: self.tries_left - 1, ..self };
         match (tried.tries_left, self.purpose) {
-            (0, Purpose::Hold) => tried.at(Stage::ReadingLast(failed), TakingNext::RestThenRead),
+            (0, Purpose::Hold) => tried.at(TakingStage::ReadingLast(failed), TakingNext::RestThenRead),
             (0, Purpose::Revoke) => tried.end(TakingEnd::ChangesHands),
-            _ => tried.at(Stage::Reading(Some(failed)), TakingNext::RestThenRead),
+            _ => tried.at(TakingStage::Reading(Some(failed)), TakingNext::RestThenRead),
         }
     }
 
-    fn at(self, stage: Stage, next: TakingNext) -> (Taking, TakingNext) {
+    fn at(self, stage: TakingStage, next: TakingNext) -> (Taking, TakingNext) {
         (Taking { stage, ..self }, next)
     }
 

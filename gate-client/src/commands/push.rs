@@ -243,7 +243,7 @@ fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token
     amend.arg(file.path());
     let message = run(&mut amend, &How::default()).map_err(|e| failed(e.into()))?;
     std::fs::write(file.path(), message.stdout).map_err(|e| failed(e.into()))?;
-    let new = stamped_copy(context, &old, file.path()).map_err(|e| failed(e.into()))?;
+    let new = stamped_copy(context, &old, file.path()).map_err(failed)?;
     git.ask(["update-ref", "-m", "git fence: stamped with a token", &branch, &new, &old])
         .map_err(|e| failed(e.into()))?;
     let to = if to.starts_with("refs/") { to.to_owned() } else { format!("refs/heads/{to}") };

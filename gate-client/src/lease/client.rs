@@ -76,12 +76,12 @@ impl Client {
         let now = seen.lease.as_ref().map(|StoredLease { lease, .. }| {
             let owner = text::in_quotes(&lease.owner);
             match lease.state {
-                LeaseState::Held => format!("{owner} has it, with token {}; {}", lease.token, how_it_came(lease)),
-                LeaseState::Released if lease.is_revocation() => format!("{owner} has taken it away ({})", why(lease)),
-                LeaseState::Released => format!("{owner} had it last and gave it back"),
+                LeaseState::Held => format!("{owner} holds it, with token {}; {}", lease.token, how_it_came(lease)),
+                LeaseState::Released if lease.is_revocation() => format!("{owner} revoked it ({})", why(lease)),
+                LeaseState::Released => format!("{owner} held it last and released it"),
             }
         });
-        let now = now.unwrap_or_else(|| "its ref is gone from the remote".to_owned());
+        let now = now.unwrap_or_else(|| "its ref no longer exists in the remote".to_owned());
         let by = seen.held_by(&self.clock.now()).map(Box::new);
         Failure::Lost { fence: self.fence.clone(), now, by }
     }
@@ -120,7 +120,7 @@ impl Client {
             Some(Code::Busy) => self.busy(said),
             Some(Code::LeaseInvalid) => Failure::broken(
                 format!("the gate of {} says {said}", text::in_quotes(&self.remote.name)),
-                "nothing was changed. Fences and the longest TTL are settings of the server",
+                "nothing changed. Fences and the longest TTL are settings of the server",
             ),
             code => Failure::Refused { why: format!("the gate says {said}"), code },
         }
@@ -129,11 +129,11 @@ impl Client {
     pub(crate) fn may_not_revoke(&self) -> Failure {
         Failure::broken(
             format!(
-                "the gate of {} does not let you take the lease of fence '{}' away",
+                "the gate of {} does not allow you to revoke the lease of fence '{}'",
                 text::in_quotes(&self.remote.name),
                 self.fence
             ),
-            "ask the server's operator:  git-fence-hook revoke  always may, and others are named in its fence.allowRevoke",
+            "ask the server's operator to run  git-fence-hook revoke,  or to add you to fence.allowRevoke",
         )
     }
 
@@ -144,10 +144,10 @@ impl Client {
     pub(crate) fn no_atomic(&self) -> Failure {
         Failure::broken(
             format!(
-                "the remote {} cannot move several refs as one (--atomic), and without that no lease protects anything",
+                "the remote {} does not support atomic pushes (--atomic), and without them a lease protects nothing",
                 text::in_quotes(&self.remote.name)
             ),
-            "the server's operator sets  receive.advertiseAtomic = true",
+            "ask the server's operator to set  receive.advertiseAtomic = true",
         )
     }
 }
@@ -165,16 +165,16 @@ pub(crate) fn why(lease: &Lease) -> String {
 /// The same as a sentence about the owner before.
 pub(crate) fn how_it_came(lease: &Lease) -> String {
     let how = match lease.reason {
-        Reason::First => "nobody had it before",
-        Reason::Released => "it had been given back",
-        Reason::Expired => "the one before had expired",
-        Reason::Revoked => "it was taken away",
+        Reason::First => "never held before",
+        Reason::Released => "the one before was released",
+        Reason::Expired => "the one before expired",
+        Reason::Revoked => "the one before was revoked",
     };
     format!("{how}{}", in_words(lease))
 }
 
 pub(crate) fn used_up() -> Failure {
-    Failure::broken("the fence's tokens are used up", "the server's operator begins a new fence")
+    Failure::broken("the fence has no tokens left", "ask the server's operator to configure a new fence")
 }
 
 /// Why a push was refused: in the gate's words where it has said something, or else in git's.

@@ -1,4 +1,4 @@
-//! The heartbeat: a thread that renews a lease until it is told to stop.
+//! The heartbeat: a thread that renews a lease until it is stopped.
 
 use crate::{
     clock,
@@ -18,32 +18,31 @@ use std::{
     time::Duration,
 };
 
-/// However short the TTL, a connection needs a moment.
+/// A connection takes time, however short the TTL.
 const SHORTEST_ATTEMPT: Duration = Duration::from_secs(2);
 
-/// What the heartbeat has to say.
+/// What the heartbeat reports.
 #[derive(Debug)]
 pub(crate) enum HeartbeatNews {
-    /// The lease is ours until then.
+    /// The new deadline.
     Renewed(Stamp),
-    /// This time it did not work. It is tried again while the lease lasts.
+    /// This attempt failed. The next one follows while the lease lasts.
     Failed(Failure),
-    /// The lease is not ours any more.
+    /// The lease was lost.
     Lost(Failure),
 }
 
-/// A heartbeat that goes on until it is stopped.
-#[must_use = "the heartbeat goes on until it is stopped"]
+/// A running heartbeat.
+#[must_use = "the heartbeat runs until it is stopped"]
 pub(crate) struct Heartbeat {
     stop: Sender<()>,
-    /// Ends an attempt that is under way.
+    /// Ends the current attempt.
     hurry: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Heartbeat {
-    /// Renews the lease in `dir` every third of its TTL, give or take a tenth, so that many holders do
-    /// not keep in step.
+    /// Renews the lease in `dir` every third of its TTL, with a jitter of a tenth.
     pub(crate) fn start(
         client: &Client,
         dir: &LeaseDir,
@@ -54,17 +53,17 @@ impl Heartbeat {
         let (mut client, dir) = (client.clone(), dir.clone());
         let hurry = Arc::new(AtomicBool::new(false));
         client.stop = Some(hurry.clone());
-        // Nobody sits in front of it to answer.
+        // Nobody is there to answer a prompt.
         client.local.git.environment.set(env::GIT_TERMINAL_PROMPT, "0");
         let thread = thread::spawn(move || {
             let mut pause = ttl / 3;
             while stopped.recv_timeout(jittered(pause)) == Err(RecvTimeoutError::Timeout) {
                 let Ok(pulse) = dir.pulse() else { return };
-                // Asked before the attempt: a lease whose time is up is not ours to renew in silence.
+                // Checked before the attempt: an expired lease must not be renewed silently.
                 if clock::left_until(&pulse.good_until, &client.clock.now()).is_zero() {
                     return;
                 }
-                // One attempt that hangs must not use up what is left of the lease.
+                // An attempt that hangs must not use up the rest of the lease.
                 let enough = clock::after(&client.clock.now(), (ttl / 4).max(SHORTEST_ATTEMPT));
                 let is_sooner = clock::left_until(&pulse.good_until, &enough).is_zero();
                 client.until = Some(if is_sooner { pulse.good_until } else { enough });
@@ -84,7 +83,7 @@ impl Heartbeat {
         Heartbeat { stop, hurry, thread }
     }
 
-    /// Stops it and waits for its end: a renewal that outlives the release would fight the successor.
+    /// Stops the heartbeat and waits for its end: a renewal after the release would fight the next holder.
     pub(crate) fn stop(self) {
         let _ = self.stop.send(());
         self.hurry.store(true, Ordering::Relaxed);
@@ -92,7 +91,7 @@ impl Heartbeat {
     }
 }
 
-/// `pause`, give or take a tenth.
+/// `pause`, with a jitter of a tenth.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.9 + 0.2 * random::fraction())
 }

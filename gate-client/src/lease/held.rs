@@ -1,7 +1,7 @@
-//! What this machine knows of a lease that it holds: a directory that only the user can read.
+//! The local state of a held lease: a directory that only the user can read.
 //!
-//! Two hands write in it, and each has its own file and its own lock: pushes move the lease, the
-//! heartbeat moves the beat. So a long upload does not hold up the heartbeat.
+//! Pushes move the lease and the heartbeat moves the beat. Each has its own file and its own lock, so that a long upload
+//! does not block the heartbeat.
 
 use crate::{
     failure::{Failure, of_file},
@@ -18,16 +18,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where everything of ours is, in the git directory that all worktrees share.
+/// The directory of git-fence, in the git directory that all worktrees share.
 pub(crate) fn home(local: &Local) -> PathBuf {
     local.common_dir.join("git-fence")
 }
 
-/// The lease, as far as pushes move it.
+/// The lease, as pushes move it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct HeldLease {
     pub(crate) fence: FenceName,
-    /// How the user names the remote, and where it is.
+    /// The remote's name and URL.
     pub(crate) remote: String,
     pub(crate) url: String,
     /// The record.
@@ -37,29 +37,29 @@ pub(crate) struct HeldLease {
     pub(crate) at: Version,
     /// The ownership before.
     pub(crate) parent: Option<Version>,
-    /// What it proves itself with.
+    /// The secret for its proofs.
     #[serde(flatten)]
     pub(crate) key: Key,
-    /// Whether a gate has been heard.
+    /// Whether the remote has a gate, as last learned.
     pub(crate) gate: bool,
     /// A push whose answer was lost: the lease is at this version if it landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<Pending>,
 }
 
-/// What a holder proves itself with. It is on disk before anything is sent, so that no crash loses it.
+/// The secret of a holder. It is on disk before anything is sent, so that no crash loses it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Key {
-    /// What the proofs of all moves are made of: each is good once, and stands in the record of the move.
+    /// All proofs are derived from it. Each is valid once, and is part of the record that it proves.
     Master(Secret),
-    /// One secret for the whole ownership, in a push option: of a lease that a version before has taken. It goes
-    /// on like that until it ends, because a run of that version may still be about.
+    /// One secret for the whole ownership, sent as a push option: a lease taken by an older version. It stays in this
+    /// format until it ends, because a run of that version may still use it.
     Secret(Secret),
 }
 
 impl Key {
-    /// What the move after the record with this `nonce` shows.
+    /// The proof for the move after the record with this `nonce`.
     pub(crate) fn proof(&self, part: LeasePart, nonce: &str) -> Option<Secret> {
         match self {
             Key::Master(master) => Some(master.of_record(part, nonce)),
@@ -67,14 +67,14 @@ impl Key {
         }
     }
 
-    /// What a record with this `nonce` asks its next move for.
+    /// What a record with this `nonce` requires of its next move.
     pub(crate) fn holder(&self, part: LeasePart, nonce: &str) -> Option<Holder> {
         Some(self.proof(part, nonce)?.holder())
     }
 }
 
 impl HeldLease {
-    /// What the lease's next move shows.
+    /// The proof for the lease's next move.
     pub(crate) fn proof(&self) -> Option<Secret> {
         self.key.proof(LeasePart::Lease, &self.lease.nonce)
     }
@@ -92,13 +92,13 @@ impl HeldLease {
         HeldLease { lease, at, pending: None, ..self.clone() }
     }
 
-    /// The same lease, where it was: the push that was under way has not landed and will not.
+    /// The same lease at the same version: the pending push did not land and never will.
     pub(crate) fn unmoved(&self) -> HeldLease {
         HeldLease { pending: None, ..self.clone() }
     }
 }
 
-/// What a push wanted to make of the lease.
+/// The record of a push whose result is not known yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) lease: Lease,
@@ -116,39 +116,39 @@ impl Pending {
     }
 }
 
-/// The heartbeat, as far as it has come.
+/// The last beat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pulse {
     /// Its version.
     #[serde(rename = "commit")]
     pub(crate) at: Version,
-    /// The nonce of that beat, which the next one's proof is made of.
+    /// Its nonce, from which the proof of the next beat is derived.
     #[serde(default)]
     pub(crate) nonce: String,
-    /// Until when the lease is ours, by the clock that counts suspend.
+    /// The holder's own deadline, by the clock that counts suspend.
     pub(crate) good_until: Stamp,
 }
 
-/// What the holder says of its work.
+/// The progress that the holder reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     pub(crate) text: String,
     pub(crate) at: Stamp,
 }
 
-/// Nobody comes back to a lease that ended so long ago.
+/// After this time the state of an expired lease is removed.
 const LONG_AGO: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The directory of one lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LeaseDir(PathBuf);
 
-/// A lock, let go when this is dropped.
-#[must_use = "the lock is let go when this is dropped"]
+/// A lock, released on drop.
+#[must_use = "the lock is released on drop"]
 pub(crate) struct Locked(#[expect(dead_code, reason = "held open for its lock")] File);
 
 impl LeaseDir {
-    /// Makes the directory of a new lease.
+    /// Creates the directory of a new lease.
     pub(crate) fn create(local: &Local, id: &LeaseId, now: &Stamp) -> Result<LeaseDir, Failure> {
         let all = home(local).join("leases");
         sweep(&all, now);
@@ -158,12 +158,12 @@ impl LeaseDir {
         Ok(LeaseDir(dir))
     }
 
-    /// The directory at `path`, whatever is there.
+    /// The directory at `path`, which need not exist.
     pub(crate) fn at(path: &Path) -> LeaseDir {
         LeaseDir(path.to_owned())
     }
 
-    /// `failed`, or why it could not have worked: the lease was given back meanwhile.
+    /// `failed`, or the reason for it if the lease was released meanwhile.
     pub(crate) fn or_gone(&self, failed: Failure) -> Failure {
         if self.0.is_dir() { failed } else { gone() }
     }
@@ -172,7 +172,7 @@ impl LeaseDir {
         &self.0
     }
 
-    /// The objects that were made for this lease.
+    /// The object directory of this lease's records.
     pub(crate) fn objects(&self) -> PathBuf {
         self.0.join("objects")
     }
@@ -201,19 +201,19 @@ impl LeaseDir {
         self.write("progress.json", progress)
     }
 
-    /// Keeps other pushes of this lease waiting: each needs the token that the one before leaves.
+    /// Serialises the pushes of this lease: each needs the token that the previous one leaves.
     pub(crate) fn lock_lease(&self, how: &How) -> Result<Locked, Failure> {
         self.lock("lease.lock", how)
     }
 
-    /// Keeps other heartbeats of this lease waiting.
+    /// Serialises the renewals of this lease.
     pub(crate) fn lock_beat(&self, how: &How) -> Result<Locked, Failure> {
         self.lock("beat.lock", how)
     }
 
-    /// Forgets the lease. What is left of it lives in the remote.
+    /// Removes the local state. The lease itself lives in the remote.
     pub(crate) fn remove(&self) {
-        // Gone at once for everybody who looks, and not file by file.
+        // In one step for all readers, not file by file.
         let gone = self.0.with_extension("gone");
         let moved = fs::rename(&self.0, &gone);
         let _ = fs::remove_dir_all(if moved.is_ok() { &gone } else { &self.0 });
@@ -225,7 +225,7 @@ impl LeaseDir {
         let file = file.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, e) })?;
         wait_for_lock(&file, how).map_err(|e| match e.kind() {
             io::ErrorKind::TimedOut => {
-                Failure::Unknown { why: "another push of this lease is still under way".to_owned() }
+                Failure::Unknown { why: "another push with this lease is still running".to_owned() }
             }
             _ => of_file(&path, e),
         })?;
@@ -239,14 +239,14 @@ impl LeaseDir {
         serde_json::from_slice(&bytes).map_err(|e| of_file(&path, e.into()))
     }
 
-    /// Whole or not at all: a lease that forgets where it is must ask the remote again.
+    /// Replaces the file atomically.
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         let path = self.0.join(name);
         write_whole(&path, &serde_json::to_vec(value).unwrap_or_default()).map_err(|e| of_file(&path, e))
     }
 }
 
-/// Removes what runs that were killed have left: leases whose time was up days ago.
+/// Removes the state of leases that expired days ago, left by killed runs.
 fn sweep(leases: &Path, now: &Stamp) {
     for entry in fs::read_dir(leases).into_iter().flatten().flatten() {
         let dir = LeaseDir(entry.path());
@@ -257,7 +257,7 @@ fn sweep(leases: &Path, now: &Stamp) {
     }
 }
 
-/// Takes the lock of `file`, and waits for it as long as git would be waited for.
+/// Locks `file`, and waits at most as long as `how` allows.
 pub(crate) fn wait_for_lock(file: &File, how: &How) -> io::Result<()> {
     let since = Instant::now();
     loop {
@@ -270,7 +270,7 @@ pub(crate) fn wait_for_lock(file: &File, how: &How) -> io::Result<()> {
     }
 }
 
-/// Replaces the file at `path` as a whole; only the user can read it.
+/// Replaces the file at `path` atomically; only the user can read it.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(dir)?;

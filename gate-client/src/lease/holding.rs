@@ -1,4 +1,4 @@
-//! Keeping a lease: what only its holder does. [`Pushing`] says what to do, and this does it.
+//! What the holder does with its lease: renew, advance, push, release. [`Pushing`] decides, and this does the work.
 
 use crate::{
     clock,
@@ -20,7 +20,7 @@ use git_fence_core::{
     next_token,
 };
 
-/// What came of a push of the holder's.
+/// The result of a push under the lease.
 #[derive(Debug)]
 pub(crate) enum Moved {
     /// It landed with this token; what became of each ref, where the answer was heard.
@@ -30,7 +30,7 @@ pub(crate) enum Moved {
 }
 
 impl Client {
-    /// Says that the holder is alive: moves the beat, and nothing else. Until when that is good.
+    /// Moves the beat. Returns the new deadline.
     pub(crate) fn renew(&self, dir: &LeaseDir) -> Result<Stamp, Failure> {
         self.try_to_renew(dir).map_err(|failed| dir.or_gone(failed))
     }
@@ -64,21 +64,21 @@ impl Client {
                 Swapped::Refused(_) => self.catch_up_with_beat(&held, &mut pulse, &store.read()?)?,
             }
         }
-        Err(self.unreachable("its beat keeps moving".to_owned()))
+        Err(self.unreachable("its beat keeps changing".to_owned()))
     }
 
-    /// The beat is not where we left it: an answer of ours was lost, or the lease is.
+    /// The beat has another version than expected: an answer was lost, or the lease.
     fn catch_up_with_beat(&self, held: &HeldLease, pulse: &mut Pulse, seen: &LeaseSnapshot) -> Result<(), Failure> {
         let is_ours = seen.is_held() && seen.lease.as_ref().is_some_and(|now| now.lease.id == held.lease.id);
         pulse.at = seen.beat_at.clone().filter(|_| is_ours).ok_or_else(|| self.lost(seen))?;
-        // What the next one shows is made of the one that is there.
+        // The proof of the next beat is derived from the current one.
         if let Some(beat) = seen.beat.as_ref().filter(|beat| beat.lease == held.lease.id) {
             pulse.nonce.clone_from(&beat.nonce);
         }
         Ok(())
     }
 
-    /// Goes on to the next token.
+    /// Advances to the next token.
     pub(crate) fn advance(&self, dir: &LeaseDir) -> Result<Token, Failure> {
         match self.push_held(dir, HolderMove::Advance, &mut |_| {})? {
             Moved::Landed { .. } => Ok(dir.held()?.lease.token),
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// Gives the lease back. Where somebody else has it by now, nothing is done, and that is said.
+    /// Releases the lease. Fails, and changes nothing, if it has been taken over.
     pub(crate) fn release(&self, dir: &LeaseDir) -> Result<(), Failure> {
         match self.push_held(dir, HolderMove::Release, &mut |_| {}) {
             Ok(Moved::Landed { .. }) => {
@@ -102,8 +102,8 @@ impl Client {
         }
     }
 
-    /// The holder's push: the lease goes on to the next token or is given back, together with whatever
-    /// `along` adds, or not at all. One connection, unless the answer is lost or it is refused.
+    /// Pushes what `along` adds together with the lease, which advances or is released: all or nothing. Uses one
+    /// connection, unless the answer is lost or the push is refused.
     pub(crate) fn push_held(
         &self,
         dir: &LeaseDir,
@@ -138,28 +138,28 @@ impl Client {
     }
 }
 
-/// What is at hand while the holder pushes.
+/// The state of the loop around [`Pushing`].
 struct HeldPush<'a> {
     client: &'a Client,
     dir: &'a LeaseDir,
     store: &'a RemoteRefs<'a>,
     wanted: HolderMove,
-    /// The lease as it is written down.
+    /// The lease as it is on disk.
     held: HeldLease,
     /// The token that the push was sent with.
     token: Token,
-    /// The push itself, once it was sent, and its refs as far as they are known.
+    /// The push, once sent, and its refs as far as they are known.
     sent: Option<Sending<'a>>,
     refs: Vec<RefAnswer>,
     undone: Vec<String>,
-    /// Where the swap that settles was to bring the lease.
+    /// The record of the settling swap.
     settled_at: Option<(Lease, Version)>,
-    /// What was seen last.
+    /// What was read last.
     seen: LeaseSnapshot,
     refused: SwapRefused,
     /// Why the answer to the push was lost.
     lost_why: Option<String>,
-    /// Why it could not be settled, or what became of it could not be read.
+    /// Why the settling swap failed.
     why: String,
     failure: Option<Failure>,
 }
@@ -191,7 +191,7 @@ impl<'a> HeldPush<'a> {
         }
     }
 
-    /// Keeps what is known now, before anything else is done.
+    /// Writes what is known to disk, before the next step.
     fn write_down(&mut self, note: Note) -> Result<(), Failure> {
         let pending = self.held.pending.clone();
         let moved_to = match note {
@@ -209,7 +209,7 @@ impl<'a> HeldPush<'a> {
         self.dir.set_held(&self.held)
     }
 
-    /// What is pending stays on disk until it is known what became of it: whoever dies before finds out.
+    /// The pending record stays on disk until the result is known, so that a run that dies can find out later.
     fn send(&mut self, along: &mut dyn FnMut(&mut Sending<'_>)) -> Result<PushingAnswer, Failure> {
         self.token = self.held.lease.token;
         let (lease, at) = self.next_record(self.wanted)?;
@@ -235,7 +235,7 @@ impl<'a> HeldPush<'a> {
         })
     }
 
-    /// Advances the lease alone: the user's refs have their own push.
+    /// Advances the lease alone, without the user's refs.
     fn settle(&mut self) -> Result<PushingAnswer, Failure> {
         let (lease, at) = self.next_record(HolderMove::Advance)?;
         let swap = Swap { part: LeasePart::Lease, from: Some(self.held.at.clone()), to: at.clone() };
@@ -267,13 +267,13 @@ impl<'a> HeldPush<'a> {
 
     fn read_history(&mut self) -> Result<PushingAnswer, Failure> {
         let Some(pending) = &self.held.pending else { return Ok(PushingAnswer::InHistory(false)) };
-        // Tokens grow: what is older than the push is too old to be it.
+        // Tokens only grow: older records cannot be the push.
         let history = self.store.history(self.seen.lease.as_ref(), pending.lease.token)?;
         Ok(PushingAnswer::InHistory(history.iter().any(|then| then.at == pending.at)))
     }
 
     fn read_refs(&mut self) -> Result<PushingAnswer, Failure> {
-        // Of an earlier push only its lease is known.
+        // The refs of an earlier push are not known.
         let Some(sent) = &self.sent else { return Ok(PushingAnswer::Unknown) };
         match sent.read_refs() {
             Ok(RefsNow { there, undone }) => {
@@ -288,7 +288,7 @@ impl<'a> HeldPush<'a> {
         }
     }
 
-    /// Whoever cannot be reached after a lost answer leaves it lost.
+    /// After a lost answer, an unreachable remote leaves the result unknown.
     fn or_unknown(&self, failed: Failure) -> Failure {
         match (&self.lost_why, failed) {
             (Some(why), Failure::Unreachable { .. }) => Failure::Unknown { why: why.clone() },
@@ -305,16 +305,18 @@ impl<'a> HeldPush<'a> {
             PushingEnd::ReleasedBefore if self.wanted == HolderMove::Release => {
                 Ok(Moved::Landed { token: self.held.lease.token, refs: Vec::new() })
             }
-            PushingEnd::ReleasedBefore => Err(Failure::lost(&client.fence, "it has been given back")),
+            PushingEnd::ReleasedBefore => Err(Failure::lost(&client.fence, "it has been released")),
             PushingEnd::DidNotLand => Err(Failure::DidNotLand { why: why() }),
             PushingEnd::Outdated => {
-                let why = "the lease has gone on without it, and what this machine knew of it was old";
+                let why = "the lease has advanced without this push, and the local state was outdated";
                 Err(Failure::DidNotLand { why: why.to_owned() })
             }
             PushingEnd::InPart => Err(Failure::InPart { why: why(), refs: self.undone }),
             PushingEnd::MovedOn => {
                 let (names, why) = (self.undone.join(", "), why());
-                Err(Failure::Unknown { why: format!("others have had the lease since, and {names} moved on: {why}") })
+                Err(Failure::Unknown {
+                    why: format!("others have held the lease since, and {names} moved again: {why}"),
+                })
             }
             PushingEnd::Unknown => Err(Failure::Unknown { why: why() }),
             PushingEnd::NotSent | PushingEnd::EarlierUnknown => {
@@ -329,11 +331,11 @@ impl<'a> HeldPush<'a> {
             PushingEnd::LandedThenLost => Err(client.lost(&self.seen).after("the push landed; since then")),
             PushingEnd::LostOnTheWay => Err(client
                 .lost(&self.seen)
-                .after("the lease moved with the push, whose refs may not all have; since then")),
+                .after("the lease moved with the push, but its refs may not all have moved; since then")),
         }
     }
 
-    /// What only a gate reads.
+    /// The push options for a gate.
     fn options_for_gate(&self) -> Vec<String> {
         let token = crate::token_option(&self.client.fence, self.token);
         vec![token, format!("fence-owner={}", self.held.lease.owner)]

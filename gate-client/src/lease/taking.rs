@@ -37,8 +37,8 @@ pub(crate) enum Taken {
     Theirs(HeldBy, Option<Ahead>),
 }
 
-const BUSY: &str = "another push has been moving its refs for longer than the gate waits (FENCE-BUSY)";
-/// How long the last try of somebody who was interrupted may take.
+const BUSY: &str = "another push has held the slot for longer than the gate waits (FENCE-BUSY)";
+/// How long the last try of an interrupted run may take.
 const LAST_TRY: Duration = Duration::from_secs(20);
 /// The longest rest before the next try.
 const REST: Duration = Duration::from_millis(250);
@@ -50,7 +50,7 @@ impl Client {
         taker.taken(end)
     }
 
-    /// Takes the lease away from whoever has it, and gives it back at once. Says who had it.
+    /// Revokes the lease. Returns the revoked record; none if nobody held it.
     pub(crate) fn revoke(&self, request: &LeaseRequest) -> Result<Option<Lease>, Failure> {
         let (end, taker) = self.take(request, Purpose::Revoke)?;
         let theirs = taker.seen.lease.clone().map(|seen| seen.lease);
@@ -87,25 +87,25 @@ impl Client {
     }
 }
 
-/// What is at hand while a lease is being taken.
+/// The state of the loop around [`Taking`].
 struct Taker<'a> {
     client: &'a Client,
     request: &'a LeaseRequest,
     purpose: Purpose,
     /// The record that is being tried for.
     attempt: Attempt<'a>,
-    /// What was read last, when, and for how long it has been so.
+    /// What was read last, when, and for how long its beat has been unchanged.
     seen: LeaseSnapshot,
     now: Stamp,
     watched: Duration,
-    /// What was heard last.
+    /// What the last answers said.
     by: Option<HeldBy>,
     refused: SwapRefused,
     why: String,
     not_sent: Option<Failure>,
 }
 
-/// One record that is being tried for, and where it is kept. What did not come to be ours is forgotten.
+/// One try: the new lease, its directory and its store. The directory is removed unless the lease was taken.
 struct Attempt<'a> {
     id: LeaseId,
     master: Secret,
@@ -156,7 +156,7 @@ impl<'a> Taker<'a> {
         Ok(TakingAnswer::Seen(Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched)))
     }
 
-    /// Begins anew after a moment: those who were beaten together must not come back together.
+    /// Starts the next try after a random pause, so that runs that collided do not collide again.
     fn rest_then_read(&mut self) -> Result<TakingAnswer, Failure> {
         thread::sleep(REST.mul_f64(random::fraction()));
         self.attempt = Attempt::begin(self.client)?;
@@ -181,7 +181,7 @@ impl<'a> Taker<'a> {
         let beat = self.client.beat_of(&held, None, self.seen.gate(), &sent);
         let at = self.attempt.store.prepare(&Record::Beat { beat: &beat, owner: &held.lease.owner, proof: None })?;
         let good_until = clock::after(&sent, held.lease.ttl.duration());
-        // Kept before it is sent: whoever dies from here on may have it, and then can prove it.
+        // Written before it is sent: a run that dies from here on may hold the lease, and can prove it.
         self.attempt.dir.set_pulse(&Pulse { at, nonce: beat.nonce, good_until })?;
         self.attempt.dir.set_held(&held)?;
         self.swap(None)
@@ -194,19 +194,19 @@ impl<'a> Taker<'a> {
         self.swap(None)
     }
 
-    /// Whoever was interrupted still has to know what it has taken, or it leaves it held.
+    /// An interrupted run must still find out whether it took the lease, or it leaves the lease held.
     fn swap_again(&mut self) -> Result<TakingAnswer, Failure> {
         let last_try = How { aloud: false, within: Some(LAST_TRY), stop: None };
-        self.swap(self.is_interrupted().then_some(last_try))
+        self.swap(self.is_interrupted().then_some(&last_try))
     }
 
-    fn swap(&mut self, how: Option<How>) -> Result<TakingAnswer, Failure> {
+    fn swap(&mut self, how: Option<&How>) -> Result<TakingAnswer, Failure> {
         let Attempt { dir, store, .. } = &self.attempt;
         let (held, pulse) = (dir.held()?, dir.pulse()?);
         let lease = Swap { part: LeasePart::Lease, from: held.parent.clone(), to: held.at.clone() };
         let beat = Swap { part: LeasePart::Beat, from: self.seen.beat_at.clone(), to: pulse.at };
         let pushed = store.push(&[lease, beat], &[], &mut |sending| {
-            if let Some(how) = &how {
+            if let Some(how) = how {
                 sending.how = how.clone();
             }
         })?;
@@ -238,14 +238,14 @@ impl<'a> Taker<'a> {
         TakingAnswer::Refused(refusal)
     }
 
-    /// Whether what was swapped in is what stands there.
+    /// Whether the store shows the record of this try.
     fn check(&mut self) -> Result<TakingAnswer, Failure> {
         let held = self.attempt.dir.held()?;
         let now = self.attempt.store.read().map_err(|e| may_be_ours(self.request.ttl, &e.in_one_line()))?;
         Ok(TakingAnswer::IsThere(now.lease.is_some_and(|now| now.at == held.at)))
     }
 
-    /// A lease with this token in the place of what was seen.
+    /// A new lease with this token, to replace the one that was read.
     fn prepare(&self, token: Token) -> Result<HeldLease, Failure> {
         let client = self.client;
         let lease = self.wished_for(token);
@@ -287,7 +287,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// Whether somebody wants this to end.
+    /// Whether the run was asked to end.
     fn is_interrupted(&self) -> bool {
         self.client.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
@@ -321,12 +321,12 @@ impl<'a> Taker<'a> {
     }
 
     fn theirs(&self, by: Option<HeldBy>, ahead: Option<Ahead>) -> Result<Taken, Failure> {
-        let by = by.ok_or_else(|| self.client.busy("others take it and it is gone again"))?;
+        let by = by.ok_or_else(|| self.client.busy("other runs take and release it"))?;
         Ok(Taken::Theirs(by, ahead))
     }
 }
 
-/// An answer to our taking the lease was lost, and it could not be found out whether we have it.
+/// The answer to a swap was lost and could not be settled.
 fn may_be_ours(ttl: Ttl, why: &str) -> Failure {
-    Failure::Unknown { why: format!("the lease may have been taken, and then lasts {ttl}: {why}") }
+    Failure::Unknown { why: format!("this run may have taken the lease, which then lasts {ttl}: {why}") }
 }

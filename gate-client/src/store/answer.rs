@@ -1,46 +1,46 @@
-//! What came of a `git push`, read from what git and the gate say.
+//! The result of a `git push`, parsed from the output of git and of the gate.
 
 use crate::git::Ran;
 use git_fence_core::{GateAnswer, owner_name, text};
 
-/// What became of one ref.
+/// The result for one ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RefAnswer {
-    /// Where it was pushed to.
+    /// The ref in the remote.
     pub(crate) name: String,
-    /// Why not, where it did not move.
+    /// Why it did not move.
     pub(crate) refused: Option<String>,
-    /// Whether it was there already.
+    /// Whether it was up to date.
     pub(crate) up_to_date: bool,
 }
 
-/// What came of a push.
+/// The result of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PushAnswer {
     /// Everything moved.
     Landed { refs: Vec<RefAnswer>, verdict: Option<GateAnswer> },
-    /// Nothing moved, and nothing will: somebody said so.
+    /// Nothing moved, and nothing will: the remote said so.
     Refused { refs: Vec<RefAnswer>, verdict: Option<GateAnswer> },
-    /// It has not left this machine: git could not make sense of it, or nobody answered.
+    /// The push did not leave this machine: git rejected the refspecs, or there was no connection.
     NotSent(NotSent),
-    /// The remote takes no push options, so it was not even tried.
+    /// The remote does not accept push options. Nothing was sent.
     NoOptions,
-    /// The remote cannot move several refs as one, so it was not even tried.
+    /// The remote does not support atomic pushes. Nothing was sent.
     NoAtomic,
-    /// Nobody said anything: it may have landed, or may land yet.
+    /// The answer was lost: the push may have landed, or may still land.
     Lost { why: String },
 }
 
 /// Why a push was not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotSent {
-    /// For a reason that lies in this clone.
+    /// For a reason in this clone.
     FromHere(String),
-    /// There was no connection: git has not even heard what refs there are.
+    /// There was no connection: git never received the list of refs.
     NoConnection(String),
 }
 
-/// What git says of refspecs that it cannot make sense of. Then nothing is sent.
+/// What git prints for refspecs that it cannot use. Then nothing is sent.
 const NOTHING_SENT: [&str; 6] = [
     "fatal: invalid refspec ",
     "error: src refspec ",
@@ -65,7 +65,7 @@ impl PushAnswer {
         if said.contains("the receiving end does not support --atomic push") {
             return PushAnswer::NoAtomic;
         }
-        // Nothing of that name is here: git has not even asked the remote.
+        // The refspecs match nothing here: git did not contact the remote.
         let not_sent = |line: &str| NOTHING_SENT.iter().any(|words| line.starts_with(words));
         if refs.is_empty() && said.lines().any(not_sent) {
             return PushAnswer::NotSent(NotSent::FromHere(ran.complaint()));
@@ -73,7 +73,7 @@ impl PushAnswer {
         if refs.is_empty() && ran.has_not_begun() {
             return PushAnswer::NotSent(NotSent::NoConnection(ran.complaint()));
         }
-        // Only a report that reached its end is one, and "remote failure" says that none came.
+        // Only a complete report counts, and "remote failure" means that none came.
         let is_report = ran.stdout.ends_with(b"Done\n")
             && refs.iter().any(|answer| answer.refused.is_some())
             && !refs.iter().any(|answer| answer.refused.as_ref().is_some_and(|why| why.contains("[remote failure]")));
@@ -81,7 +81,7 @@ impl PushAnswer {
     }
 }
 
-/// `<flag> TAB <from>:<to> TAB <summary>`, where `!` flags what did not move.
+/// `<flag> TAB <from>:<to> TAB <summary>`, where `!` marks a ref that did not move.
 pub(crate) fn refs_in(stdout: &[u8]) -> Vec<RefAnswer> {
     let stdout = String::from_utf8_lossy(stdout);
     let answer = |line: &str| {
@@ -94,12 +94,12 @@ pub(crate) fn refs_in(stdout: &[u8]) -> Vec<RefAnswer> {
     stdout.lines().filter_map(answer).collect()
 }
 
-/// The last line for programs that the gate sent.
+/// The last JSON line of the gate.
 fn verdict_in(stderr: &[u8]) -> Option<GateAnswer> {
     let said = String::from_utf8_lossy(stderr);
     let lines = said.lines().filter_map(|line| line.trim().strip_prefix("remote: fence: "));
     let mut verdict: GateAnswer = lines.filter_map(|json| serde_json::from_str(json.trim()).ok()).next_back()?;
-    // Whoever runs the remote says what it likes, and JSON can spell what moves a cursor.
+    // The remote controls this text, and JSON can encode terminal control characters.
     if let Some(by) = &mut verdict.holder {
         by.owner = owner_name(&by.owner).unwrap_or_else(|| "somebody".to_owned());
     }

@@ -1,21 +1,21 @@
-//! The commits that leases and beats are, written and read without the help of git.
+//! The commits of leases and beats, written and read without running git.
 
 use crate::failure::{Cause, Failure};
 use git_fence_core::{ObjectId, Version};
 use gix::objs::{Commit, Kind, Tree};
 use std::path::Path;
 
-/// A commit as it was read.
+/// A commit that was read.
 #[derive(Debug)]
 pub(crate) struct LeaseCommit {
     pub(crate) parents: Vec<ObjectId>,
     pub(crate) message: Vec<u8>,
-    /// When it was made, by its maker's clock: seconds since 1970.
+    /// The committer's time, in seconds since 1970.
     pub(crate) time: u64,
 }
 
-/// Writes a commit with the empty tree into the objects at `dir`. Whose name it bears is for people:
-/// it is the owner's, whatever git is configured to.
+/// Writes a commit with the empty tree to the object directory `dir`. Its author is the owner, for people to read,
+/// whatever git is configured to.
 pub(crate) fn write_commit(
     dir: &Path,
     hash: gix::hash::Kind,
@@ -52,7 +52,7 @@ pub(crate) fn write_commit(
     to_core(&write(Kind::Commit, &encoded(&commit))?)
 }
 
-/// Reads the commit `id` from the objects at `dir`.
+/// Reads the commit `id` from the object directory `dir`.
 pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<LeaseCommit, Cause> {
     use gix::prelude::FindExt as _;
     let store = gix::odb::at(dir.to_owned(), hash)?;
@@ -67,25 +67,25 @@ pub(crate) fn read_commit(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> R
     Ok(LeaseCommit { parents, message: commit.message.to_vec(), time: u64::try_from(time).unwrap_or(0) })
 }
 
-/// The commit that is this version of a lease or of a beat.
+/// The commit of this version.
 pub(crate) fn commit_of(version: &Version) -> Result<ObjectId, Failure> {
     let id = ObjectId::parse(version.as_str().as_bytes()).ok().flatten();
     id.ok_or_else(|| Failure::broken(format!("'{version}' is not the name of a commit"), "take the lease again"))
 }
 
-/// The kind of hash that `id` is.
+/// The hash algorithm of `id`.
 pub(crate) fn hash_of(id: &ObjectId) -> gix::hash::Kind {
     if id.as_str().len() == 64 { gix::hash::Kind::Sha256 } else { gix::hash::Kind::Sha1 }
 }
 
-/// Whether the object `id` is among those at `dir`.
+/// Whether the object directory `dir` has the object `id`.
 pub(crate) fn has_object(dir: &Path, hash: gix::hash::Kind, id: &ObjectId) -> bool {
     use gix::prelude::FindExt as _;
     let store = gix::odb::at(dir.to_owned(), hash);
     store.is_ok_and(|store| from_core(id).is_ok_and(|id| store.find(&id, &mut Vec::new()).is_ok()))
 }
 
-/// Puts the commit `id`, which is among the objects at `from`, also into those at `to`.
+/// Copies the commit `id` from the object directory `from` to `to`.
 pub(crate) fn copy_commit(from: &Path, to: &Path, hash: gix::hash::Kind, id: &ObjectId) -> Result<(), Failure> {
     use gix::{objs::Write as _, prelude::FindExt as _};
     let unusable = |dir: &Path, cause: Cause| {

@@ -1,9 +1,8 @@
-//! Reading a lease from the remote: one fetch brings both refs and their objects.
+//! Reading a lease from the remote: one fetch gets both refs and their objects.
 //!
-//! They go into a repository of our own beside the user's: no ref, no object and no `FETCH_HEAD` of
-//! the user's is touched, and `git push --mirror` has nothing of ours to push. Only the tip is fetched: a lease
-//! that has changed hands for years has a long history. So that repository is shallow, and each fence of each remote
-//! has one of its own: two fetches at once into one that is shallow get in each other's way.
+//! They are kept in a separate repository beside the user's: no ref, no object and no `FETCH_HEAD` of the user is
+//! touched, and `git push --mirror` does not push them. Only the tip is fetched, because the history of a lease can be
+//! long. Each fence of each remote has its own repository: concurrent fetches into one shallow repository conflict.
 
 use crate::{
     failure::{Cause, Failure, of_file},
@@ -26,25 +25,25 @@ use std::{
     time::Duration,
 };
 
-/// Whether a fetch has failed only because there is no ref of these names: with a depth, git does, in silence or with
-/// these words, depending on the way there. And it prunes none.
+/// Whether a fetch failed only because the refs do not exist: with a depth, git then fails silently or with this
+/// message, depending on the transport, and prunes nothing.
 fn found_nothing(ran: &Ran) -> bool {
     let said = String::from_utf8_lossy(&ran.stderr);
     ran.status.code() == Some(1) && !ran.complains()
         || said.lines().any(|line| line == "fatal: no matching remote head")
 }
 
-/// Where the refs of the lease are kept.
+/// The namespace of the fetched refs.
 const HERE: &str = "refs/remotes/fence";
 
-/// Variables by which git is told where a repository is: the user's is not ours.
+/// Variables that point git to a repository. The user's values must not apply here.
 const OF_ANOTHER_REPOSITORY: [Variable; 5] =
     [env::GIT_DIR, env::GIT_WORK_TREE, env::GIT_COMMON_DIR, env::GIT_INDEX_FILE, env::GIT_OBJECT_DIRECTORY];
 
-/// The first step back into a history of which only the tip is here; the next ones are longer.
+/// How many ownerships the first deepening fetches; the next ones fetch more.
 const FIRST_DEPTH: usize = 16;
 
-/// The repository of our own for a fence of a remote.
+/// The repository that mirrors one fence's lease.
 #[derive(Debug)]
 pub(crate) struct Mirror<'a> {
     local: &'a Local,
@@ -67,14 +66,14 @@ impl<'a> Mirror<'a> {
         Ok(mirror)
     }
 
-    /// Whole or not at all: it gets its name when it is complete.
+    /// Creates the repository atomically: it is renamed into place when it is complete.
     fn make(&self, home: &Path) -> Result<(), Cause> {
         let new = tempfile::Builder::new().prefix("mirror-").tempdir_in(home)?;
         let format = format!("--object-format={}", self.local.hash);
         let mut git = self.local.git.clone();
         OF_ANOTHER_REPOSITORY.into_iter().for_each(|variable| git.environment.remove(variable));
         git.ask(["init", "--quiet", "--bare", "--template=", &format, &new.path().to_string_lossy()])?;
-        // Somebody else may have made it while this one waited for the lock; and what is not whole is of no use.
+        // Another run may have created it while this one waited for the lock. An incomplete one is replaced.
         if !self.objects().is_dir() {
             let _ = fs::remove_dir_all(&self.dir);
             fs::rename(new.path(), &self.dir)?;
@@ -82,12 +81,12 @@ impl<'a> Mirror<'a> {
         Ok(())
     }
 
-    /// Where what was fetched is.
+    /// The object directory.
     pub(crate) fn objects(&self) -> PathBuf {
         self.dir.join("objects")
     }
 
-    /// Reads the lease: one connection. Of its history come the newest `depth` ownerships.
+    /// Reads the lease, with the newest `depth` ownerships of its history: one connection.
     pub(crate) fn read(&self, how: &How, depth: usize) -> Result<LeaseSnapshot, Failure> {
         let Mirror { fence, remote, .. } = self;
         let _lock = self.lock(&format!("mirror-{}-{fence}.lock", name_of_url(&remote.url)), how)?;
@@ -105,19 +104,19 @@ impl<'a> Mirror<'a> {
             ));
         }
         let beat = beat_at.as_ref().and_then(|id| read_commit(&self.objects(), self.local.hash, id).ok());
-        let lease = lease_at.map(|commit| self.read_lease(commit)).transpose()?;
+        let lease = lease_at.map(|commit| self.read_lease(&commit)).transpose()?;
         let beat = beat.and_then(|found| Beat::read(&found.message).ok());
         Ok(LeaseSnapshot { lease, beat_at: beat_at.map(|id| Version::new(id.as_str())), beat })
     }
 
-    /// Fetches the refs of the lease, and says what they are at.
+    /// Fetches the refs of the lease, and lists them.
     fn fetch(&self, how: &How, depth: usize) -> Result<String, Failure> {
         let unreachable = |e: GitError| match e {
             GitError::CannotRun(e) => Failure::CannotRunGit(e),
             GitError::Failed { complaint } => Failure::Unreachable { remote: self.remote.name.clone(), why: complaint },
         };
         let git = self.git();
-        // Whether there was anything to fetch.
+        // Whether the refs exist.
         let fetch = |depth: Option<String>| -> Result<bool, GitError> {
             let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
             fetch.args(["--recurse-submodules=no", "--refmap="]).args(depth).args(&self.remote.route.upload_pack);
@@ -147,7 +146,7 @@ impl<'a> Mirror<'a> {
         Ok(listing)
     }
 
-    /// Git adds each tip to the list of those whose parents are not here, and takes none away.
+    /// Git adds each tip to the shallow list, and removes none.
     fn forget_past_tips(&self, listing: &str) -> Result<(), Failure> {
         let path = self.dir.join("shallow");
         let known = fs::read_to_string(&path).unwrap_or_default();
@@ -161,7 +160,7 @@ impl<'a> Mirror<'a> {
         written.map_err(|e| of_file(&path, e))
     }
 
-    /// Git, run in this repository, with what is configured in the user's.
+    /// Git in this repository, with the settings of the user's repository.
     fn git(&self) -> Git {
         let mut git = self.local.git.clone();
         OF_ANOTHER_REPOSITORY.into_iter().for_each(|variable| git.environment.remove(variable));
@@ -176,7 +175,7 @@ impl<'a> Mirror<'a> {
         git
     }
 
-    /// The ownerships that led to `tip`, the newest first, up to one that is `enough`. What is not here is fetched.
+    /// The ownerships that led to `tip`, newest first, back to the first that is `enough`. Fetches what is missing.
     pub(crate) fn history(
         &self,
         tip: Option<&StoredLease>,
@@ -187,7 +186,7 @@ impl<'a> Mirror<'a> {
         let mut depth = FIRST_DEPTH;
         loop {
             let (known, is_whole) = self.known_history(tip.cloned(), most, &enough)?;
-            // The remote's own history may be cut, too.
+            // The history in the remote can be shallow, too.
             if is_whole || depth / 8 >= most {
                 return Ok(known);
             }
@@ -196,7 +195,7 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// The same as far as it is here, and whether that is all of it.
+    /// The same without fetching, and whether it is complete.
     fn known_history(
         &self,
         tip: Option<StoredLease>,
@@ -212,12 +211,12 @@ impl<'a> Mirror<'a> {
             if parent.as_ref().is_some_and(|commit| !has_object(&self.objects(), self.local.hash, commit)) {
                 return Ok((all, false));
             }
-            next = parent.map(|commit| self.read_lease(commit)).transpose()?;
+            next = parent.map(|commit| self.read_lease(&commit)).transpose()?;
         }
         Ok((all, true))
     }
 
-    fn read_lease(&self, commit: ObjectId) -> Result<StoredLease, Failure> {
+    fn read_lease(&self, commit: &ObjectId) -> Result<StoredLease, Failure> {
         let fence = self.fence;
         let unusable = |why: &dyn std::fmt::Display| {
             Failure::broken(
@@ -228,15 +227,15 @@ impl<'a> Mirror<'a> {
                 "nothing was written. A newer git-fence may read it; otherwise the server's operator looks at it with  git log -1",
             )
         };
-        let found = read_commit(&self.objects(), self.local.hash, &commit).map_err(|e| unusable(&e))?;
+        let found = read_commit(&self.objects(), self.local.hash, commit).map_err(|e| unusable(&e))?;
         let lease = Lease::read(&found.message).map_err(|e| unusable(&e))?;
         let time = Beat::deadline_at(found.time.saturating_mul(1000));
         let parent = found.parents.first().map(|id| Version::new(id.as_str()));
         Ok(StoredLease { at: Version::new(commit.as_str()), parent, lease, time })
     }
 
-    /// For how long the beat has been what it is, as seen by runs on this machine: an end to leases
-    /// whose holder's clock is ahead, which by their deadlines would last for ever.
+    /// How long runs on this machine have seen the beat unchanged. This ends a lease whose holder's clock is ahead:
+    /// by its deadline it would last too long.
     pub(crate) fn watched(&self, seen: &LeaseSnapshot, now: &Stamp) -> Duration {
         #[derive(Serialize, Deserialize)]
         struct Watched {
@@ -246,7 +245,7 @@ impl<'a> Mirror<'a> {
         let Some(beat) = &seen.beat_at else { return Duration::ZERO };
         let path = home(self.local).join(format!("watched-{}@{}", self.fence, name_of_url(&self.remote.url)));
         let known: Option<Watched> = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        // What was written down in the future, before this machine's own clock was set right, says nothing.
+        // A time in the future was recorded before this machine's clock was corrected: it means nothing.
         let is_past = |since: &Stamp| since.boot == now.boot || since.unix_ms <= now.unix_ms;
         match known.filter(|known| known.beat == *beat && is_past(&known.since)) {
             Some(known) => known.since.age_at(now),
@@ -258,7 +257,7 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// Runs in one clone read a lease one after the other: they write the same refs.
+    /// Serialises the reads of one lease in one clone: they write the same refs.
     fn lock(&self, name: &str, how: &How) -> Result<File, Failure> {
         let path = self.dir.with_file_name(name);
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);

@@ -1,8 +1,8 @@
-//! The lease in the remote itself: two refs, moved by git's own compare-and-swap, alone or together with the user's.
+//! The lease in the remote itself: two refs, moved by git's own compare-and-swap, alone or together with the user's refs.
 //!
-//! This is also the one place where it is learned whether the remote has a gate. A gate is sent the token and the proof
-//! as push options, and a remote without one may not take any: a push that turns out to have been sent in the wrong form
-//! is sent again in the other.
+//! This is also the one place that learns whether the remote has a gate. A gate receives the token and the proof as push
+//! options, and a remote without a gate may not accept any: a push that was sent in the wrong form is sent again in the
+//! other.
 
 use crate::{
     failure::Failure,
@@ -28,15 +28,15 @@ use std::{
     time::Duration,
 };
 
-/// How far back the history is read for a push of our own.
+/// How many ownerships are read back to find a push.
 const LONGEST_HISTORY: usize = 1000;
-/// How often a push is sent in the other form: a gate can be put in place and taken away at any time.
+/// How often a push is sent in the other form: a gate can be installed or removed at any time.
 const MOST_FORMS: usize = 3;
 
-/// What git says where a ref is locked by somebody else, who may fail, too: then nothing has moved.
+/// What git prints when another push has locked a ref. That push may fail, too, so nothing need have moved.
 const CROWDED: [&str; 5] =
     ["stale info", "lock", "transaction failed", "failed to update ref", "reference already exists"];
-/// What git says where the cause is surely one of the user's own refs.
+/// What git prints when one of the user's own refs is the cause.
 const OF_USERS_REFS: [&str; 4] = ["(non-fast-forward)", "(fetch first)", "(atomic push failed)", "(already exists)"];
 
 /// The refs of one fence's lease.
@@ -44,25 +44,25 @@ const OF_USERS_REFS: [&str; 4] = ["(non-fast-forward)", "(fetch first)", "(atomi
 pub(crate) struct RemoteRefs<'a> {
     client: &'a Client,
     mirror: Mirror<'a>,
-    /// Where the objects of this machine's own records are.
+    /// The object directory for the records of this run.
     objects: PathBuf,
     /// Whether there is a gate, as last learned.
     gate: Cell<bool>,
-    /// What the holder of a lease in the format before proves itself to a gate with.
+    /// The push option that proves the holder of a lease in the older format.
     proof: Option<String>,
 }
 
-/// What came of a push that carried the lease along.
+/// The result of a push that carried the lease.
 pub(crate) struct Pushed<'a> {
     pub(crate) answer: Swapped<Failure>,
-    /// What became of each ref, where the answer was heard.
+    /// The result for each ref, if an answer came.
     pub(crate) refs: Vec<RefAnswer>,
-    /// The push, to look what became of its refs.
+    /// The push, to read its refs back.
     pub(crate) sent: Sending<'a>,
 }
 
 impl<'a> RemoteRefs<'a> {
-    /// The lease of the client's fence, whose records of this machine are kept in `objects`. `gate` is what is known.
+    /// The lease of the client's fence. Records are written to `objects`; `gate` is what is known about the gate.
     pub(crate) fn open(client: &'a Client, objects: PathBuf, gate: bool) -> Result<RemoteRefs<'a>, Failure> {
         let mirror = Mirror::open(&client.local, &client.remote, &client.fence)?;
         Ok(RemoteRefs { client, mirror, objects, gate: Cell::new(gate), proof: None })
@@ -84,7 +84,7 @@ impl<'a> RemoteRefs<'a> {
         self.mirror.watched(seen, now)
     }
 
-    /// Pushes whatever `along` adds together with the lease, or nothing. `for_gate` are options that only a gate reads.
+    /// Pushes what `along` adds together with the lease: all or nothing. `for_gate` are push options for a gate only.
     pub(crate) fn push(
         &self,
         swaps: &[Swap],
@@ -123,14 +123,14 @@ impl<'a> RemoteRefs<'a> {
         sending.ask(&question)
     }
 
-    /// Tells the gate of a push that git refused before the gate heard of it, so that it is on record there.
+    /// Reports a push to the gate that git refused before the gate saw it, so that the gate records it.
     pub(crate) fn tell_gate(&self, owner: &str, options: &[String]) -> Result<(), Failure> {
         self.ask(owner, options).map(drop)
     }
 
-    /// Learns from `answer` whether there is a gate. Says whether that was not known before.
+    /// Learns from `answer` whether there is a gate. Returns whether this is new.
     ///
-    /// A gate answers every refusal and every grant, and says nothing of a push that it lets through at once.
+    /// A gate answers every refusal and every grant, and says nothing about a push that it admits at once.
     fn learn(&self, answer: &PushAnswer, is_grant: bool) -> bool {
         let gate = match answer {
             PushAnswer::Landed { verdict: None, .. } if is_grant => false,
@@ -156,7 +156,7 @@ impl<'a> RemoteRefs<'a> {
 
     fn sending(&self) -> Result<Sending<'_>, Failure> {
         let client = self.client;
-        // What a version before has read, and what a lease that it took stands on.
+        // The mirror of an older version, which may hold the parents of its leases.
         let before = home(&client.local).join("mirror.git/objects");
         let mirror = self.mirror.objects();
         let objects: Vec<&Path> =
@@ -171,7 +171,7 @@ impl<'a> RemoteRefs<'a> {
         write_commit(&self.objects, self.client.local.hash, owner, parent, message, now)
     }
 
-    /// A lease stands on the ownership before it, whatever is fetched later.
+    /// Keeps the parent of a lease: later fetches may not have it.
     fn keep(&self, parent: &ObjectId) -> Result<(), Failure> {
         let (mirror, hash) = (self.mirror.objects(), self.client.local.hash);
         let is_needed = !has_object(&self.objects, hash, parent) && has_object(&mirror, hash, parent);
@@ -204,7 +204,7 @@ impl LeaseStore for RemoteRefs<'_> {
         Ok(self.push(swaps, &[], &mut |_| {})?.answer)
     }
 
-    /// A remote that does not answer has not said that the lease is held.
+    /// A remote that does not answer has not said that the lease is free, or held.
     fn ask_gate(&self, owner: &str) -> Result<GateSays, Failure> {
         let client = self.client;
         match self.ask(owner, &[])? {
@@ -234,7 +234,7 @@ fn is_grant(swaps: &[Swap]) -> bool {
     [LeasePart::Lease, LeasePart::Beat].iter().all(|part| swaps.iter().any(|swap| swap.part == *part))
 }
 
-/// What a refusal of git, or of the gate behind it, means.
+/// Classifies a refusal by git or by the gate.
 pub(crate) fn refused(refs: Vec<RefAnswer>, gate: Option<GateAnswer>) -> SwapRefused {
     let says = |why: &str, words: &[&str]| words.iter().any(|words| why.contains(words));
     let lease_may_have_moved =

@@ -1,4 +1,4 @@
-//! The push that moves refs of a lease, alone or together with the user's.
+//! A push that moves the refs of a lease, alone or together with the user's refs.
 
 use crate::{
     failure::{Failure, of_file},
@@ -22,29 +22,29 @@ use std::{
 };
 use tempfile::NamedTempFile;
 
-/// A push with a compare-and-swap for each ref of a lease that it moves: never `+`, never `--force`,
-/// which would switch the check off, and always `--atomic`, without which the other refs land anyway.
+/// A push with a compare-and-swap for each ref of the lease. It never uses `+` or `--force`, which disable the
+/// check, and always `--atomic`, without which the other refs land even if the check fails.
 #[derive(Debug)]
 pub(crate) struct Sending<'a> {
     git: Git,
-    /// Where the lease's objects are.
+    /// The object directories of the lease.
     objects: Vec<PathBuf>,
     remote: &'a Remote,
     fence: &'a FenceName,
     swaps: Vec<(LeasePart, Option<ObjectId>, ObjectId)>,
-    /// Push options, ours and the user's.
+    /// Push options: git-fence's and the user's.
     pub(crate) options: Vec<OsString>,
-    /// What goes along: arguments for `git push`, and the user's refspecs.
+    /// Arguments for `git push`, and the user's refspecs.
     pub(crate) arguments: Vec<OsString>,
     pub(crate) refspecs: Vec<OsString>,
-    /// The commits that the refspecs stood for when they were sent.
+    /// The commits that the refspecs meant when they were sent.
     meant: Vec<OsString>,
-    /// Pushed to by name, so that git updates the remote-tracking refs.
+    /// Push to the remote's name, so that git updates the remote-tracking refs.
     pub(crate) by_name: bool,
     pub(crate) how: How,
 }
 
-/// Which of a push's refs are where it was to bring them.
+/// The refs of a push that are at the pushed value, and those that are not.
 #[derive(Debug, Default)]
 pub(crate) struct RefsNow {
     pub(crate) there: Vec<RefAnswer>,
@@ -75,15 +75,15 @@ impl<'a> Sending<'a> {
         self
     }
 
-    /// Asks whether the lease is free. The ref that is pushed to cannot be where the lease is: this
-    /// changes nothing, whether a gate answers or git itself refuses.
+    /// Asks whether the lease is free, by a push to a ref that cannot exist beside the lease. It changes
+    /// nothing, whether a gate answers or git itself refuses.
     pub(crate) fn ask(mut self, with: &ObjectId) -> Result<PushAnswer, Failure> {
         self.refspecs.push(format!("{with}:{}", LeasePart::Ask.of(self.fence)).into());
         self.send()
     }
 
-    /// Takes down what the user's refspecs stand for at this moment: a branch of the clone may have gone on
-    /// when it is now at again. Patterns and what git itself completes are left to git.
+    /// Records the commits that the user's refspecs mean now: a branch of the clone may move before the refs are
+    /// read back. Patterns and refspecs that git completes are left to git.
     pub(crate) fn remember_what_is_meant(&mut self) {
         let sources = self.refspecs.iter().filter_map(|refspec| source_of(refspec)).filter(|source| !source.is_empty());
         let sources: Vec<&OsStr> = sources.collect();
@@ -93,9 +93,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Looks which of the user's refs are where this push was to bring them. That the lease has moved does not
-    /// say that they have: a server that is killed while it moves the refs of one transaction, file by file, leaves
-    /// some of them behind.
+    /// Reads which of the user's refs are at the pushed value. That the lease moved does not prove that they did: a
+    /// server that is killed during a transaction can leave some refs behind.
     pub(crate) fn read_refs(&self) -> Result<RefsNow, Failure> {
         let mut now = RefsNow::default();
         if self.refspecs.is_empty() {
@@ -133,7 +132,7 @@ impl<'a> Sending<'a> {
         Ok(now)
     }
 
-    /// What a git that only looks prints. A push that refuses to be tried again says of its refs what it can.
+    /// The output of a git command that only reads. A dry-run push that is refused still lists its refs.
     fn heard_from(&self, git: &mut Command) -> Result<Vec<u8>, Failure> {
         let ran = run(git, &How { aloud: false, ..self.how.clone() });
         match ran.map_err(Failure::CannotRunGit)? {
@@ -146,7 +145,7 @@ impl<'a> Sending<'a> {
         let shallow = self.shallow_list()?;
         let mut git = self.git.clone();
         if let Some(list) = &shallow {
-            // What `git --shallow-file` sets.
+            // As `git --shallow-file` does.
             git.environment.set(env::GIT_SHALLOW_FILE, list.path());
         }
         let mut push = plain_push(&git, &self.options);
@@ -166,11 +165,11 @@ impl<'a> Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// A lease stands on the ownership before it, and what that stands on need not be here. Git would look for it,
-    /// so it is told where the history ends: for this push alone, and beside where the user's own may end.
+    /// The parent of a lease is the ownership before it, whose own parents need not be here. So git is told where the
+    /// history ends: for this push only, in addition to where the user's own history ends.
     fn shallow_list(&self) -> Result<Option<NamedTempFile>, Failure> {
         let parents = self.swaps.iter().flat_map(|(_, _, new)| self.parents_of(new));
-        // Whatever is here of what they stand on: it may end anywhere.
+        // Any of the known ancestors may be the last one.
         let ends: Vec<ObjectId> = parents.filter(|parent| !self.parents_of(parent).is_empty()).collect();
         let Some(here) = self.objects.first().and_then(|dir| dir.parent()).filter(|_| !ends.is_empty()) else {
             return Ok(None);
@@ -189,7 +188,7 @@ impl Sending<'_> {
     }
 }
 
-/// What a refspec that is no pattern takes from here, nothing for a deletion.
+/// The source of a refspec that is not a pattern; empty for a deletion.
 fn source_of(refspec: &OsStr) -> Option<&OsStr> {
     let refspec = refspec.as_bytes();
     let refspec = refspec.strip_prefix(b"+").unwrap_or(refspec);
@@ -197,19 +196,19 @@ fn source_of(refspec: &OsStr) -> Option<&OsStr> {
     (!refspec.contains(&b'*')).then(|| OsStr::from_bytes(source))
 }
 
-/// What `:ref` or `+:ref` deletes. A lone `:` is for branches that are there on both sides.
+/// The ref that `:ref` or `+:ref` deletes. A lone `:` pushes matching branches.
 fn deleted_by(refspec: &OsStr) -> Option<&OsStr> {
     let refspec = refspec.as_bytes();
     let name = refspec.strip_prefix(b"+").unwrap_or(refspec).strip_prefix(b":")?;
     (!name.is_empty()).then(|| OsStr::from_bytes(name))
 }
 
-/// `git push`, without what the user has configured for pushes of their own, which is not for this one. The
-/// clone's pre-push hook is asked once for each push of the user's, elsewhere.
+/// `git push` without the user's push settings. The clone's pre-push hook is run elsewhere, once for each push of
+/// the user.
 ///
-/// The options travel in the environment, which only this user can read: in a lease that a version before has
-/// taken, one of them is the holder's secret, and everybody on the machine sees the arguments of a process. `-o`
-/// on the command line would switch these off.
+/// The options are passed in the environment, which only this user can read: for a lease in the older format one
+/// of them is the holder's secret, and every user can see the arguments of a process. `-o` on the command line
+/// would override them.
 pub(crate) fn plain_push(git: &Git, options: &[OsString]) -> Command {
     let mut git = git.clone();
     let unset =

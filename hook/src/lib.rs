@@ -1,33 +1,30 @@
-//! The gate of git-fence: a pre-receive hook that checks fencing tokens, and the commands of
-//! whoever runs the server.
+//! The gate of git-fence: a pre-receive hook that checks fencing tokens, and the commands for the server's operator.
 //!
 //! # What it guarantees
 //!
-//! Once a push with token N has moved a ref of a fence, no push with a token at or below N moves
-//! any ref of that fence; refs move in token order; a token is spent when a ref moved, and only
-//! then. It holds when a receive-pack stalls after this hook has let it through, and when any
-//! process is killed at any point. When in doubt, the push is refused.
+//! Once a push with token N has moved a ref of a fence, no push with a token at or below N moves any ref of that fence.
+//! Refs move in token order. A token is spent only if a ref moved. All of this holds if a receive-pack stalls after it
+//! was admitted, and if any process is killed at any point. When in doubt, the gate refuses the push.
 //!
 //! # What it does not
 //!
-//! A token is not a password. Writers that run no pre-receive hook are not seen. Where the
-//! receive-pack of a push cannot be looked at (another host, another process namespace), waiting for
-//! it is bounded by time.
+//! A token is not a password. The gate does not see writers that run no pre-receive hook. If the receive-pack of a push
+//! cannot be inspected (another host, another PID namespace), waiting for it is bounded by time.
 //!
 //! # How
 //!
-//! A pre-receive hook that compares, advances a mark and exits leaves the ref update outside of its
-//! lock. This one records the push as *in flight* instead: which process will move which refs, and
-//! what they are at right now. Everybody else waits until that push is over, which is when its
-//! receive-pack is gone or all its refs show their new values. What it moved is written down at once by
-//! the gate's companion, a post-receive hook, on git's own word; only where that never ran (a client that is
-//! gone, a kill) is a push *settled* by comparing its refs with what they were. The mark moves there, and nowhere else.
+//! A pre-receive hook that compares, advances a mark and exits leaves the ref update outside its lock. This hook instead
+//! records the push as *in flight*: which process will move which refs, and the current values of those refs. All other
+//! pushes wait until that push is over: its receive-pack has exited, or all its refs have their new values. The gate's
+//! companion, a post-receive hook, records at once which refs git reports as updated. If the companion never ran (the
+//! client disconnected, a process was killed), the push is *settled* by comparing its refs with the recorded values.
+//! Only settling moves the mark.
 //!
-//! A push goes through one room after the other, all in `push/`: `arrival` (environment, standard input, the repository),
-//! `plan` (what is guarded), `tokens` (options, `trailers`, and what is asked of `leases`), then `gate`, which works
-//! under the lock of the log, makes sure of leases in `catch_up` and waits for the `slot`. Each says what an enforcing
-//! gate would; `recorder` makes a `verdict` of that, puts it on record, and `voice` says it. A heartbeat has no need of
-//! the slot.
+//! A push goes through these modules of `push/`: `arrival` (environment, standard input, repository), `plan` (which refs
+//! are guarded), `tokens` (push options, `trailers`, and the requests to `leases`), then `gate`, which holds the lock of
+//! the log, compares lease refs with the log in `catch_up` and waits for the `slot`. Each of them reports what an
+//! enforcing gate would decide; `recorder` turns that into a `verdict` and records it, and `messages` prints it.
+//! A heartbeat does not need the slot.
 
 mod commands;
 #[cfg(test)]
@@ -44,8 +41,8 @@ mod repository;
 use git_fence_core::Reject;
 use std::{panic, process::ExitCode, sync::Mutex};
 
-/// The program `git-fence-hook`. A panic is a refusal like any other: said in the two voices,
-/// and never the push let through.
+/// The program `git-fence-hook`. A panic is a refusal like any other: it is printed as text and JSON, and the push is
+/// never admitted.
 pub fn main() -> ExitCode {
     static PLACE: Mutex<String> = Mutex::new(String::new());
     panic::set_hook(Box::new(|info| {
@@ -59,9 +56,9 @@ pub fn main() -> ExitCode {
     });
     ran.unwrap_or_else(|_| {
         let place = PLACE.lock().map_or_else(|_| String::new(), |place| place.clone());
-        let what = format!("git-fence-hook met a case that it does not know, at {place}");
-        let mend = "nothing was written. Please report it with these lines".to_owned();
-        push::voice::refused(&Reject::Broken { what, mend }.into());
+        let what = format!("internal error at {place}");
+        let mend = "nothing was written. Report this error, with these lines".to_owned();
+        push::messages::refused(&Reject::Broken { what, mend }.into());
         ExitCode::FAILURE
     })
 }

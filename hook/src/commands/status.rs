@@ -10,7 +10,7 @@ use crate::{
     log::{files::FenceDir, history, store::read_plan},
     push::{
         catch_up,
-        slot::{self, Fate, Lookout},
+        slot::{self, FlightState, Viewpoint},
     },
     repository::{
         Repository,
@@ -149,11 +149,13 @@ fn as_the_next_push_finds_it(
     mut state: State,
 ) -> Result<State, CommandError> {
     let dir = FenceDir::at(repository.fence_dir());
-    let lookout = Lookout { here, watched: None };
+    let viewpoint = Viewpoint { here, watched: None };
     for flight in state.in_flight.clone() {
         let plan = read_plan(&dir, &flight)?;
         let bound = slot::bound_of(&flight, settings);
-        if let Fate::Over(evidence) = slot::fate_of(&flight, &plan, lookout, bound, repository).map_err(unreadable)? {
+        if let FlightState::Over(evidence) =
+            slot::state_of(&flight, &plan, viewpoint, bound, repository).map_err(unreadable)?
+        {
             let seen = repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
             state.settle(&flight, settle(&flight, &plan, &seen), plan.len(), evidence);
         }
@@ -161,7 +163,7 @@ fn as_the_next_push_finds_it(
     let now = clock::stamp(here);
     for rules in &settings.fences {
         // What cannot be read is a matter for the doctor.
-        if let Ok(Some(line)) = catch_up::look(repository, &state, rules, &now, "") {
+        if let Ok(Some(line)) = catch_up::compare_with_log(repository, &state, rules, &now, "") {
             let applied = state.apply(0, "", &Event::LeaseFound(line));
             debug_assert!(applied.is_ok(), "a lease can be found at any time");
         }

@@ -1,5 +1,5 @@
-//! Leases that are not where the log has them: they were there before the gate, somebody has written to their
-//! refs on the server, or the line of their last step was lost with the machine.
+//! Lease refs that differ from the log: they existed before the gate, were written on the server, or the line of their
+//! last change was lost in a crash.
 
 use crate::{
     host::{clock, surroundings::Environment},
@@ -21,9 +21,9 @@ use git_fence_core::{
 };
 
 impl Gate<'_> {
-    /// Looks at the refs again, now that nobody else may move them, and takes down leases that are not
-    /// where the log has them. Nothing where the push has to wait: it looks when its turn has come.
-    pub(crate) fn look_again(&self, store: &mut Store) -> Result<Option<Guarded>, Reject> {
+    /// Reads the refs again, now that nobody else may move them, and records leases whose refs differ from the log.
+    /// `None` if the push has to wait: it reads them when it is its turn.
+    pub(crate) fn reread_refs(&self, store: &mut Store) -> Result<Option<Guarded>, Reject> {
         let is_free = |claim: &Claim<'_>| {
             let asks = claim.lease.is_some_and(|asked| asked.only_asks);
             asks || !store.state().fence(&claim.rules.fence).is_occupied()
@@ -32,23 +32,23 @@ impl Gate<'_> {
             return Ok(None);
         }
         let leases: Vec<RefName> = self.claims.iter().map(|claim| LeasePart::Lease.of(&claim.rules.fence)).collect();
-        let looked = Guarded::with(&self.arrival.push, &leases, self.settings, &self.arrival.repository);
-        let (guarded, leases) = looked.map_err(unreadable)?;
+        let reread = Guarded::with(&self.arrival.push, &leases, self.settings, &self.arrival.repository);
+        let (guarded, leases) = reread.map_err(unreadable)?;
         self.catch_up(store, &leases)?;
         Ok(Some(guarded))
     }
 
-    /// Takes down leases that are not where the log has them; `seen` is what their refs are at, in the
-    /// order of the claims.
+    /// Records leases whose refs differ from the log. `seen` has the values of the lease refs, in the order of the
+    /// claims.
     pub(crate) fn catch_up(&self, store: &mut Store, seen: &[Resolved]) -> Result<(), Reject> {
         let now = clock::stamp(&self.arrival.here);
         for (rules, seen) in self.claims.iter().map(|claim| claim.rules).zip(seen) {
-            if is_under_way(store.state(), &rules.fence) {
+            if is_in_flight(store.state(), &rules.fence) {
                 continue;
             }
             let objects = || Objects::open(&self.arrival.repository, self.arrival.environment);
             let fence = store.state().fence(&rules.fence);
-            if let Some(line) = found(&fence, rules, seen, objects, &now, &self.recorder.who.pusher)? {
+            if let Some(line) = line_to_record(&fence, rules, seen, objects, &now, &self.recorder.who.pusher)? {
                 store.append(Event::LeaseFound(line)).map_err(|e| self.recorder.broken(&e))?;
             }
         }
@@ -56,16 +56,16 @@ impl Gate<'_> {
     }
 }
 
-/// Whether a push in flight may have moved the lease of `fence`, so that its ref says nothing yet.
-pub(crate) fn is_under_way(state: &State, fence: &FenceName) -> bool {
+/// Whether a push in flight may have moved the lease of `fence`: its ref is then not conclusive yet.
+pub(crate) fn is_in_flight(state: &State, fence: &FenceName) -> bool {
     state.in_flight.iter().flat_map(|flight| &flight.leases).any(|change| change.fence == *fence)
 }
 
-/// What there is to take down where the lease's ref, `seen` just now, is not where the log has it, or where
-/// the lease was last heard of in the future.
+/// The line to record if the lease's ref, as just `seen`, differs from the log, or if the lease's last renewal is in
+/// the future.
 ///
-/// Objects are opened only for that: the ref of a lease that nobody touches costs one look.
-pub(crate) fn found(
+/// Objects are opened only in that case: an unchanged lease ref costs a single read.
+pub(crate) fn line_to_record(
     fence: &Fence<'_>,
     rules: &Rules,
     seen: &Resolved,
@@ -73,7 +73,7 @@ pub(crate) fn found(
     now: &Stamp,
     pusher: &str,
 ) -> Result<Option<LeaseLine>, Reject> {
-    // What nobody may write with is nobody's, whatever stands there.
+    // This fence accepts no lease tokens, so the ref means nothing.
     if fence.kind(rules) == Some(TokenKind::Own) {
         return Ok(None);
     }
@@ -88,7 +88,7 @@ pub(crate) fn found(
         None => FoundLease::Nothing,
         Some(id) => {
             let proposal = leases::proposal(id, objects()).map_err(|e| unusable(rules, &e.to_string()))?;
-            // Once in the log it would stay there, and close the fence for good.
+            // Once in the log, it would stay there and close the fence for good.
             if proposal.lease.token.is_at_the_end() {
                 return Err(unusable(rules, &no_tokens_left(proposal.lease.token)));
             }
@@ -98,39 +98,38 @@ pub(crate) fn found(
     Ok(fence.lease_found(rules, found, now, pusher))
 }
 
-/// The same for a command, which has no push to look with. Nothing is said of a lease that is under way.
-pub(crate) fn look(
+/// The same for a command, which has no push. `None` if the lease is in flight.
+pub(crate) fn compare_with_log(
     repository: &Repository,
     state: &State,
     rules: &Rules,
     now: &Stamp,
     pusher: &str,
 ) -> Result<Option<LeaseLine>, Reject> {
-    if is_under_way(state, &rules.fence) {
+    if is_in_flight(state, &rules.fence) {
         return Ok(None);
     }
     let seen = repository.resolve_refs(&[LeasePart::Lease.of(&rules.fence)]).map_err(unreadable)?;
     let objects = || Objects::open(repository, &Environment::default());
     match &seen[..] {
-        [seen] => found(&state.fence(&rules.fence), rules, seen, objects, now, pusher),
+        [seen] => line_to_record(&state.fence(&rules.fence), rules, seen, objects, now, pusher),
         _ => Ok(None),
     }
 }
 
-/// The refusal of whatever cannot be read as the lease that it ought to be. Removing it loses nothing: the
-/// log remembers how far its counter had come.
+/// The refusal if the ref is not a usable lease. Removing the ref loses nothing: the log has the lease's last token.
 fn unusable(rules: &Rules, why: &str) -> Reject {
     let name = LeasePart::Lease.of(&rules.fence);
-    let mend = mend(&name);
-    leases::invalid(&rules.fence, format!("'{name}' {why}. The server's operator removes it with  git {mend}"))
+    let removal = removal_arguments(&name);
+    leases::invalid(&rules.fence, format!("'{name}' {why}; ask the server's operator to remove it:  git {removal}"))
 }
 
-/// What is wrong with a lease whose counter is at its end.
+/// What is wrong with a lease whose token is close to the maximum.
 pub(crate) fn no_tokens_left(token: Token) -> String {
-    format!("has granted token {token}, and soon after it there are none left: its fence would be closed for good")
+    format!("has granted token {token}, close to the largest one: no higher tokens would remain for the fence")
 }
 
-/// The arguments for git that remove a lease's ref, symbolic or not.
-pub(crate) fn mend(name: &RefName) -> String {
+/// The git arguments that remove a lease's ref, symbolic or not.
+pub(crate) fn removal_arguments(name: &RefName) -> String {
     format!("update-ref --no-deref -d {name}")
 }

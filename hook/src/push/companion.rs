@@ -1,7 +1,7 @@
-//! Whether the companion is in its place: the `post-receive` that records what each push has moved.
+//! Checks that the companion is installed: the `post-receive` hook that records what each push has moved.
 //!
-//! People replace `post-receive` without thinking of us. A gate without its companion looks whole and lets a spent token
-//! come back as soon as somebody moves a ref back, so it refuses instead.
+//! People replace `post-receive` without noticing. A gate without its companion looks intact, but a spent token becomes
+//! valid again as soon as a ref is reset. So the gate refuses instead.
 
 use crate::{
     host::{
@@ -16,8 +16,8 @@ use git_fence_system::env;
 use gix::config::path::interpolate;
 use std::path::{Path, PathBuf};
 
-/// Refuses where the companion is missing, unless the settings do without it.
-pub(crate) fn must_be_there(arrival: &Arrival<'_>, settings: &Settings) -> Result<(), Reject> {
+/// Refuses the push if the companion is missing, unless the settings make it optional.
+pub(crate) fn require(arrival: &Arrival<'_>, settings: &Settings) -> Result<(), Reject> {
     let Arrival { repository, environment, own_file, .. } = arrival;
     if settings.companion_is_optional {
         return Ok(());
@@ -25,11 +25,11 @@ pub(crate) fn must_be_there(arrival: &Arrival<'_>, settings: &Settings) -> Resul
     if is_disabled(Part::Companion, repository) {
         return Err(refusal("hook.post-receive.enabled is false"));
     }
-    let hooks = own_file.map_or_else(|| hooks_of(repository, environment), hooks_beside);
-    what_is_wrong(&hooks).map_or(Ok(()), |why| Err(refusal(&why)))
+    let hooks = own_file.map_or_else(|| configured_hooks_dir(repository, environment), hooks_dir_beside);
+    find_problem(&hooks).map_or(Ok(()), |why| Err(refusal(&why)))
 }
 
-/// Whether git, from 2.54 on, is told not to run that hook.
+/// Whether git (2.54 or newer) is configured not to run this hook.
 pub(crate) fn is_disabled(part: Part, repository: &Repository) -> bool {
     let key = format!("hook.{}.enabled", part.name());
     repository.config.boolean(key.as_str()).ok().flatten() == Some(false)
@@ -37,22 +37,22 @@ pub(crate) fn is_disabled(part: Part, repository: &Repository) -> bool {
 
 fn refusal(why: &str) -> Reject {
     Reject::Broken {
-        what: format!("{why}, so what this push moves would not be recorded at once"),
-        mend: "nothing was written. The server's operator runs  git-fence-hook install,  which keeps the hook that is there"
+        what: format!("{why}, so the gate could not record at once what this push moves"),
+        mend: "nothing was written. Ask the server's operator to run  git-fence-hook install  (it keeps the existing hook)"
             .to_owned(),
     }
 }
 
-/// The directory where git looks for hooks, seen from the gate's own file: `pre-receive` in it, or in `pre-receive.d`.
-fn hooks_beside(own_file: &Path) -> PathBuf {
+/// The hooks directory, derived from the gate's own file: `pre-receive` in it, or in `pre-receive.d`.
+fn hooks_dir_beside(own_file: &Path) -> PathBuf {
     let dir = own_file.parent().unwrap_or(Path::new("."));
     let is_dispatched = dir.file_name().is_some_and(|name| name == "pre-receive.d");
     dir.parent().filter(|_| is_dispatched).unwrap_or(dir).to_owned()
 }
 
-/// The same as the configuration says, for a gate that another hook calls. A relative path counts from where git runs
-/// hooks, which is here.
-fn hooks_of(repository: &Repository, environment: &Environment) -> PathBuf {
+/// The hooks directory according to the configuration, for a gate that another hook calls. A relative path is relative
+/// to the directory in which git runs hooks, which is the current one.
+fn configured_hooks_dir(repository: &Repository, environment: &Environment) -> PathBuf {
     let home = environment.path(env::HOME);
     let context = || interpolate::Context {
         home_dir: home.as_deref(),
@@ -63,8 +63,8 @@ fn hooks_of(repository: &Repository, environment: &Environment) -> PathBuf {
     configured.unwrap_or_else(|| repository.common_dir.join("hooks"))
 }
 
-/// What is wrong with the companion in the directory of hooks, in words; nothing if git runs it.
-pub(crate) fn what_is_wrong(hooks: &Path) -> Option<String> {
+/// What is wrong with the companion in this hooks directory; `None` if git runs it.
+pub(crate) fn find_problem(hooks: &Path) -> Option<String> {
     let door = hooks.join(Part::Companion.name());
     let dispatched = hooks.join(Part::Companion.in_dispatcher());
     let runs = |path: &Path| matches!(HookFile::at(path), Ok(HookFile::Ours(_))) && is_executable(path);

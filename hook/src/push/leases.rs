@@ -1,4 +1,4 @@
-//! What a push asks of leases.
+//! What a push requests for leases.
 
 use crate::{
     host::surroundings::Environment,
@@ -14,11 +14,11 @@ use git_fence_core::{
 };
 use std::collections::BTreeMap;
 
-/// Larger than any commit that holds a record of ours, signed or not.
+/// Larger than any commit with a lease record, signed or not.
 const MOST_BYTES: u64 = 64 * 1024;
 
-/// What the push asks of each lease. `may_revoke` says whether the pusher may take one away.
-pub(crate) fn asked(
+/// What the push requests for each lease. `may_revoke` tells whether the pusher may revoke it.
+pub(crate) fn requests(
     guarded: &Guarded,
     offer: &Offer,
     settings: &Settings,
@@ -29,7 +29,7 @@ pub(crate) fn asked(
     let mut asks: BTreeMap<FenceName, LeaseAsk> = BTreeMap::new();
     for LeaseCommand { fence, part, now, new } in &guarded.leases {
         let objects = || Objects::open(repository, environment);
-        let is_none = |e: &NoRecord| invalid(fence, format!("what the push would make of it {e}"));
+        let is_none = |e: &BadRecord| invalid(fence, format!("its new value {e}"));
         let ask = asks.entry(fence.clone()).or_insert_with(|| LeaseAsk {
             secret: offer.secret(fence).cloned(),
             may_revoke: settings.rules(fence).is_some_and(may_revoke),
@@ -41,7 +41,7 @@ pub(crate) fn asked(
             (LeasePart::Beat, Some(id)) => {
                 let (next, proof) = beat(id, objects()).map_err(|e| is_none(&e))?;
                 (ask.beat, ask.beat_proof) = (Some(next), proof);
-                // Git moves the ref from here only, and here is where the proof must fit. What cannot be read asks for none.
+                // Git moves the ref only from this value, so the proof must match this value. An unreadable beat requires no proof.
                 ask.beat_now = now.as_ref().and_then(|id| beat(id, objects()).ok()).map(|(beat, _)| beat);
             }
             (LeasePart::Lease | LeasePart::Beat, None) => {}
@@ -54,24 +54,24 @@ pub(crate) fn invalid(fence: &FenceName, why: impl Into<String>) -> Reject {
     Reject::LeaseInvalid { fence: fence.clone(), why: why.into() }
 }
 
-/// Why an object is no record.
+/// Why an object is not a record.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoRecord {
-    #[error("is no record: {0}")]
+pub(crate) enum BadRecord {
+    #[error("is not a record: {0}")]
     Object(#[from] ObjectError),
-    #[error("is no record: in '{0}', {1}")]
+    #[error("is not a record: in '{0}', {1}")]
     Message(ObjectId, RecordError),
 }
 
-pub(crate) fn proposal(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<Proposal, NoRecord> {
+pub(crate) fn proposal(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<Proposal, BadRecord> {
     let commit = objects?.commit(id, MOST_BYTES)?;
-    let lease = Lease::read(&commit.message).map_err(|e| NoRecord::Message(id.clone(), e))?;
+    let lease = Lease::read(&commit.message).map_err(|e| BadRecord::Message(id.clone(), e))?;
     let proof = Secret::shown_in(&commit.message);
     Ok(Proposal { commit: id.clone(), parents: commit.parents, lease, proof })
 }
 
-fn beat(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<(Beat, Option<Secret>), NoRecord> {
+fn beat(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<(Beat, Option<Secret>), BadRecord> {
     let commit = objects?.commit(id, MOST_BYTES)?;
-    let beat = Beat::read(&commit.message).map_err(|e| NoRecord::Message(id.clone(), e))?;
+    let beat = Beat::read(&commit.message).map_err(|e| BadRecord::Message(id.clone(), e))?;
     Ok((beat, Secret::shown_in(&commit.message)))
 }

@@ -12,41 +12,41 @@ use git_fence_core::{
 };
 use std::collections::HashSet;
 
-/// The part of a push that fences care about.
+/// The part of a push that concerns fences.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Guarded {
-    /// Every ref that a fence guards or keeps its lease in, with the value it has right now.
+    /// Every ref that a fence guards or keeps its lease in, with its current value.
     pub(crate) refs: Vec<PlannedRef>,
-    /// What it would make of leases.
+    /// The requested changes of lease refs.
     pub(crate) leases: Vec<LeaseCommand>,
-    /// What is wrong with them.
+    /// What is wrong with the push.
     pub(crate) flaw: Option<Reject>,
 }
 
-/// What a push would make of one part of a lease.
+/// The requested change of one ref of a lease.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeaseCommand {
     pub(crate) fence: FenceName,
     pub(crate) part: LeasePart,
-    /// What its ref is at right now.
+    /// The current value of the ref.
     pub(crate) now: Option<ObjectId>,
     pub(crate) new: Option<ObjectId>,
 }
 
 impl Guarded {
-    /// Looks up what the push would move. Call it with the lock held to record the values.
+    /// Resolves the refs that the push would move. Call it with the lock held if the values will be recorded.
     pub(crate) fn part_of(push: &Push, settings: &Settings, repository: &Repository) -> Result<Guarded, RefError> {
         Ok(Guarded::with(push, &[], settings, repository)?.0)
     }
 
-    /// The same, with what `others` lead to, in one look.
+    /// The same, and resolves `others` in the same read.
     pub(crate) fn with(
         push: &Push,
         others: &[RefName],
         settings: &Settings,
         repository: &Repository,
     ) -> Result<(Guarded, Vec<Resolved>), RefError> {
-        // A name that git cannot have for a ref cannot be looked up. It cannot move either.
+        // An invalid ref name cannot be resolved. Git will not move it either.
         let (possible, impossible): (Vec<&RefUpdate>, Vec<&RefUpdate>) =
             push.commands.iter().partition(|command| refs::is_possible(&command.name));
         let mut resolved = repository.resolve_refs(possible.iter().map(|command| &command.name).chain(others))?;
@@ -69,28 +69,27 @@ impl Guarded {
         let matters = |name: &&RefName| name.is_lease() || settings.fence_of(name).is_some();
         let misnamed = impossible.iter().map(|command| &command.name).find(matters);
         let flaw = misnamed
-            .map(|name| format!("{} is not a name that git allows for a ref", text::quoted(name.as_bytes())))
+            .map(|name| format!("{} is not a valid ref name", text::quoted(name.as_bytes())))
             .or_else(|| named_twice(&refs).map(|name| format!("the push names ref '{name}' twice")))
             .or_else(|| {
                 per_worktree(&refs)
-                    .map(|name| format!("'{name}' is another ref in each worktree: no fence can guard it"))
+                    .map(|name| format!("'{name}' is a different ref in each worktree: no fence can guard it"))
             });
         let flaw = no_lease.or_else(|| flaw.map(Reject::malformed));
         Ok((Guarded { refs, leases, flaw }, others))
     }
 
-    /// Whether it touches nothing that matters to any fence.
-    pub(crate) fn is_nothing(&self) -> bool {
+    /// Whether it touches nothing that any fence guards.
+    pub(crate) fn is_empty(&self) -> bool {
         self.refs.is_empty() && self.leases.is_empty()
     }
 
-    /// Whether it comes to a lease. Nothing of that is let through unless it has been judged, whatever the
-    /// fence's mode.
-    pub(crate) fn comes_to_leases(&self) -> bool {
+    /// Whether it concerns a lease. Such a push is always judged, whatever the fence's mode.
+    pub(crate) fn concerns_leases(&self) -> bool {
         !self.leases.is_empty() || self.flaw.as_ref().is_some_and(Reject::is_about_the_lease)
     }
 
-    /// Whether all it does is to say that holders of leases are alive.
+    /// Whether all it does is renew leases.
     pub(crate) fn is_heartbeat(&self) -> bool {
         let are_beats = self.leases.iter().all(|lease| lease.part == LeasePart::Beat);
         !self.leases.is_empty() && are_beats && self.guarded_refs().next().is_none()
@@ -108,8 +107,8 @@ impl Guarded {
         settings.fences.iter().filter(|rules| touched.contains(&rules.fence)).collect()
     }
 
-    /// Whether both would move the same refs of the same fences, whatever their values.
-    pub(crate) fn moves_the_same_as(&self, other: &Guarded) -> bool {
+    /// Whether both would move the same refs of the same fences, regardless of the values.
+    pub(crate) fn moves_same_refs_as(&self, other: &Guarded) -> bool {
         let names = |guarded: &Guarded| -> Vec<(RefName, FenceName)> {
             guarded.refs.iter().map(|planned| (planned.name.clone(), planned.fence.clone())).collect()
         };
@@ -117,8 +116,8 @@ impl Guarded {
     }
 }
 
-/// What a command moves, once for each fence that it touches. Moving the target of a symbolic ref
-/// also changes what that symbolic ref shows, so the fences of both have a say.
+/// What a command moves, once for each fence that it touches. Moving the target of a symbolic ref also changes the value
+/// of the symbolic ref, so the fences of both apply.
 fn planned(command: &RefUpdate, resolved: &Resolved, settings: &Settings) -> Vec<PlannedRef> {
     let mut fences: Vec<&Rules> = Vec::new();
     for rules in resolved.names.iter().filter_map(|name| settings.fence_of(name)) {
@@ -142,7 +141,7 @@ fn planned_for(fence: &FenceName, command: &RefUpdate, resolved: &Resolved) -> P
     }
 }
 
-/// What a command below `refs/fence/` would make of a lease: nothing where its fence is off.
+/// What a command below `refs/fence/` would change of a lease: nothing if its fence is off.
 fn part_of_lease(
     command: &RefUpdate,
     resolved: &Resolved,
@@ -151,8 +150,8 @@ fn part_of_lease(
     let name = &command.name;
     let Some((fence, part)) = LeasePart::in_name(name).filter(|_| resolved.names.len() == 1) else {
         let why = match resolved.names.len() {
-            1 => "is not part of a lease: those are refs/fence/<fence>/lease and refs/fence/<fence>/beat",
-            _ => "leads to another ref, and leases are moved by their own names",
+            1 => "is not a lease ref: lease refs are refs/fence/<fence>/lease and refs/fence/<fence>/beat",
+            _ => "is a symbolic ref: push to the lease ref itself",
         };
         let named = LeasePart::in_name(name).map_or_else(FenceName::repo, |(fence, _)| fence);
         return Err(invalid(&named, format!("{} {why}", text::quoted(name.as_bytes()))));
@@ -163,14 +162,14 @@ fn part_of_lease(
         Some(Mode::Enforce | Mode::Observe) => {}
     }
     if command.new.is_none() && part != LeasePart::Ask {
-        return Err(invalid(&fence, format!("'{name}' is never deleted: its counter must not begin again")));
+        return Err(invalid(&fence, format!("'{name}' must not be deleted: its counter would start over")));
     }
     let planned = (part != LeasePart::Ask).then(|| planned_for(&fence, command, resolved));
     let (now, new) = (resolved.value.clone(), command.new.clone());
     Ok(Some((LeaseCommand { fence, part, now, new }, planned)))
 }
 
-/// A ref that would be moved more than once: it could go there and back unseen.
+/// A ref that would be moved more than once: it could move there and back without leaving a trace.
 fn named_twice(refs: &[PlannedRef]) -> Option<&RefName> {
     let mut seen = HashSet::new();
     refs.iter().find(|planned| !seen.insert((&planned.name, &planned.fence))).map(|planned| &planned.name)
@@ -184,7 +183,7 @@ fn per_worktree(refs: &[PlannedRef]) -> Option<&RefName> {
 pub(crate) fn unreadable(error: RefError) -> Reject {
     Reject::Broken {
         what: error.to_string(),
-        mend: "nothing was written. The server's operator looks with  git fsck  and mends the ref with  git update-ref"
+        mend: "nothing was written. Ask the server's operator to check with  git fsck  and to fix the ref with  git update-ref"
             .to_owned(),
     }
 }

@@ -1,7 +1,7 @@
-//! The companion: after a push, git lists the refs that it has updated, and that goes on record at once.
+//! The companion: after a push, git lists the refs that it has updated, and the companion records them at once.
 //!
-//! It comes before anybody else's `post-receive`: a merge queue's may take away what was just pushed. Whatever goes wrong
-//! here, the other hook still runs, and the push is settled by the next one, by comparing refs.
+//! It runs before any other `post-receive` hook: a merge queue's hook may delete what was just pushed. Whatever fails
+//! here, the other hook still runs, and the next push settles this one by comparing refs.
 
 use crate::{
     host::{
@@ -16,7 +16,7 @@ use crate::{
         lookback,
         store::{Durability, Store, StoreError},
     },
-    push::{settling::SettlingError, voice},
+    push::{messages, settling::SettlingError},
     repository::{Repository, settings, whose::Asker},
 };
 use git_fence_core::{
@@ -32,30 +32,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How far back a push is looked for that was settled before git gave word of it, where nobody can see its process.
-const A_DAY: u64 = 24 * 60 * 60 * 1000;
+/// How far back to search the log for a push that was settled before git reported on it, if its process is not visible.
+const LOOKBACK_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Runs as `post-receive`. Git goes on whatever the exit code: it is that of the hook that was here before.
+/// Runs as `post-receive`. Git ignores the exit code; this returns that of the hook that was installed before.
 pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
     let start = Instant::now();
     let mut input = Vec::new();
     let _ = io::stdin().lock().read_to_end(&mut input);
     let recorded = catch_unwind(AssertUnwindSafe(|| record(&input, environment, start)));
     if let Err(why) = recorded.unwrap_or_else(|_| Err("internal error".to_owned())) {
-        voice::not_recorded(&why);
+        messages::not_recorded(&why);
     }
     let kept = args.split_first().map(|(own_file, args)| kept_hook::run(Path::new(own_file), args, &input));
     match kept {
         Some(Ok(Word::Refused(code))) => ExitCode::from(code),
         Some(Err(reject)) => {
-            voice::refused(&reject.into());
+            messages::refused(&reject.into());
             ExitCode::FAILURE
         }
         None | Some(Ok(Word::GoOn)) => ExitCode::SUCCESS,
     }
 }
 
-/// What git says it has updated, and whose push that was.
+/// The refs that git has updated, and the receive-pack that updated them.
 struct Updated<'a> {
     here: &'a Place,
     receive_pack: Option<ReceivePack>,
@@ -64,7 +64,7 @@ struct Updated<'a> {
 
 fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(), String> {
     let updated = Push::parse(input).map_err(|e| e.to_string())?;
-    // A lone heartbeat takes no slot.
+    // A heartbeat takes no slot.
     if updated.commands.iter().all(is_beat) {
         return Ok(());
     }
@@ -79,30 +79,30 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
     }
     let here = process::here().map_err(|e| e.to_string())?;
     let report = Updated { here: &here, receive_pack, updated };
-    let patience = Patience::of(PATIENCE, start);
+    let patience = Patience::of(LOCK_TIMEOUT, start);
     let store = Store::lock(&dir, &here.boot, &patience).map_err(|e| e.to_string())?;
     let written = report.settle(store, &dir, &repository).map_err(|e| e.to_string())?;
     syslog::announce(settings::syslog(&repository.config).as_ref(), &written);
     Ok(())
 }
 
-/// How long the lock is waited for. It is held for moments only.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for the lock. It is held only briefly.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn is_beat(command: &RefUpdate) -> bool {
     matches!(LeasePart::in_name(&command.name), Some((_, LeasePart::Beat)))
 }
 
 impl Updated<'_> {
-    /// Settles the push, or puts right what was said of it too early. Not synced: what is lost with the power is
-    /// settled by the refs that survive.
+    /// Settles the push, or corrects a settlement that came too early. Not synced: after a power loss, the surviving
+    /// refs settle the push.
     fn settle(&self, mut store: Store, dir: &FenceDir, repository: &Repository) -> Result<Vec<Line>, SettlingError> {
-        if let Some(flight) = store.state().in_flight.iter().find(|flight| self.is_of(flight)).cloned() {
+        if let Some(flight) = store.state().in_flight.iter().find(|flight| self.is_report_on(flight)).cloned() {
             let plan = store.plan_of(&flight)?;
             let settlement = settle_as_reported(&flight, &plan, &self.updated);
             return Ok(store.settle_or_leave_word(&flight, settlement, plan.len(), Evidence::Reported)?);
         }
-        // Settings that have become unreadable meanwhile do not change what has moved.
+        // Settings that are unreadable by now do not change what has moved.
         let settings = settings::read(&repository.config).ok();
         let settings = settings.as_ref();
         let guards = |command: &RefUpdate| {
@@ -111,51 +111,51 @@ impl Updated<'_> {
         if !self.updated.commands.iter().any(guards) {
             return Ok(Vec::new());
         }
-        let found = lookback::find(dir, |flight| self.is_of(flight), |flight| self.is_before(flight));
-        if let Some((flight, known)) = found.map_err(StoreError::from)? {
+        let settled = lookback::find(dir, |flight| self.is_report_on(flight), |flight| self.is_before(flight));
+        if let Some((flight, known)) = settled.map_err(StoreError::from)? {
             let plan = self.plan_of(&flight, settings);
             let settlement = settle_as_reported(&flight, &plan, &self.updated);
             if let Some(event) = settlement.after_all(&flight, &known, store.state(), flight.plan.count) {
                 store.append(event)?;
-                // Whoever settled it was wrong. This line keeps its token from coming back, so it is there to stay.
+                // The earlier settlement was wrong. This line keeps the token spent, so it has to survive a crash.
                 return Ok(store.commit(Durability::Synced)?);
             }
         }
         Ok(Vec::new())
     }
 
-    /// Whether this is the push that git speaks of: told by its receive-pack, and where that could not be seen when it
-    /// was let through, by what it was to move.
-    fn is_of(&self, flight: &InFlight) -> bool {
+    /// Whether git reports on this push. It is identified by its receive-pack, or by its planned refs if the receive-pack
+    /// was not visible when the push was admitted.
+    fn is_report_on(&self, flight: &InFlight) -> bool {
         let is_here = flight.place.boot == self.here.boot && flight.place.pid_ns == self.here.pid_ns;
         is_here
             && match flight.receive_pack {
                 Some(theirs) => self.receive_pack == Some(theirs),
-                None => self.speaks_of(&flight.plan.refs),
+                None => self.lists_plan(&flight.plan.refs),
             }
     }
 
-    fn speaks_of(&self, planned: &[PlannedRef]) -> bool {
-        let said = planned.iter().filter_map(|planned| {
+    fn lists_plan(&self, planned: &[PlannedRef]) -> bool {
+        let matches = planned.iter().filter_map(|planned| {
             let name = planned.via.as_ref().unwrap_or(&planned.name);
             let command = self.updated.commands.iter().find(|command| command.name == *name)?;
             Some(command.new == planned.new)
         });
-        let said: Vec<bool> = said.collect();
-        !said.is_empty() && said.into_iter().all(|is_same| is_same)
+        let matches: Vec<bool> = matches.collect();
+        !matches.is_empty() && matches.into_iter().all(|is_same| is_same)
     }
 
-    /// Whether `flight` was let through before this push began: nothing before it can be this push.
+    /// Whether `flight` was admitted before this push began: it and everything older cannot be this push.
     fn is_before(&self, flight: &InFlight) -> bool {
         let began = self.receive_pack.map_or_else(
-            || clock::uptime_ms().saturating_sub(A_DAY),
+            || clock::uptime_ms().saturating_sub(LOOKBACK_MS),
             |receive_pack| receive_pack.started_ms(git_fence_system::process::starts_per_second()),
         );
         flight.place.boot == self.here.boot && flight.place.uptime_ms < began
     }
 
-    /// What the push was to move. Of a long plan the complete list is gone when it has been settled: then what git has
-    /// updated stands for it, each ref with the fence that guards it now.
+    /// The planned refs of the push. Once a push is settled, the complete list of a long plan is gone: the refs that git
+    /// has updated then replace it, each with the fence that guards it now.
     fn plan_of(&self, flight: &InFlight, settings: Option<&Settings>) -> Vec<PlannedRef> {
         match settings {
             Some(settings) if !flight.plan.is_whole() => self.as_plan(settings).collect(),

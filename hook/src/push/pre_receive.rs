@@ -1,4 +1,4 @@
-//! The hook: environment and standard input in, verdict out.
+//! The hook: from environment and standard input to a verdict.
 
 use crate::{
     host::{
@@ -11,13 +11,13 @@ use crate::{
         arrival::Arrival,
         companion,
         gate::Gate,
+        messages,
         plan::{Guarded, unreadable},
         recorder::Recorder,
-        settling::settle_what_is_over,
-        slot::Lookout,
-        tokens::Brought,
+        settling::settle_finished,
+        slot::Viewpoint,
+        tokens::Presented,
         verdict::{Admission, Objection, Refusal, Verdict},
-        voice,
     },
     repository::settings::{self, SettingsError},
 };
@@ -31,8 +31,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs as `pre-receive`: exit code 0 lets the push through. `args` is what the kernel and git add:
-/// the file of this hook, and what it was called with.
+/// Runs as `pre-receive`: exit code 0 admits the push. `args` is what the kernel and git add: the file of this hook and
+/// its arguments.
 pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
     let mut input = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut input);
@@ -41,9 +41,9 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
         None => Ok(Word::GoOn),
     };
     let judged = match before {
-        // It has said why.
+        // The other hook has already printed why.
         Ok(Word::Refused(code)) => return ExitCode::from(code),
-        // How long the other hook took is its own affair: the clock of this push starts here.
+        // The time that the other hook took does not count: the clock of this push starts here.
         Ok(Word::GoOn) => {
             let own_file = args.first().map(Path::new);
             judge(read_push(&input, read), own_file, environment, Instant::now())
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
         Err(reject) => Err(reject.into()),
     };
     let verdict = judged.unwrap_or_else(Verdict::Refused);
-    voice::tell(&verdict);
+    messages::print(&verdict);
     match verdict {
         Verdict::Admitted(_) | Verdict::Observed(_) => ExitCode::SUCCESS,
         Verdict::Refused(_) => ExitCode::FAILURE,
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
 
 /// Environment and standard input → push → tokens → decision under the lock → state and log → verdict.
 ///
-/// An error is a refusal in every mode: which mode it is cannot be found out.
+/// An error is a refusal in every mode, because the mode cannot be read.
 fn judge(
     input: Result<Push, PushError>,
     own_file: Option<&Path>,
@@ -72,37 +72,37 @@ fn judge(
         .map_err(|e| Recorder::refuse_without_settings(&arrival, bad_setting(&e)))?;
     let mut recorder = Recorder::of(&arrival, &settings);
     let judged = if settings.are_all_off() {
-        Ok(settle_before_it_is_off(&mut recorder, &arrival, &settings))
+        Ok(settle_before_switch_off(&mut recorder, &arrival, &settings))
     } else {
         decision(&arrival, &settings, &mut recorder)
     };
     Ok(recorder.verdict_on(judged))
 }
 
-/// What an enforcing gate says to the push. An admission is on record, an objection is not yet.
+/// What an enforcing gate decides. An admission has been recorded, an objection has not.
 fn decision(arrival: &Arrival<'_>, settings: &Settings, recorder: &mut Recorder<'_>) -> Result<Admission, Objection> {
     let guarded = guarded_part(arrival, settings)?;
-    if guarded.is_nothing() {
+    if guarded.is_empty() {
         return Ok(Admission::default());
     }
     recorder.narrow_to(&guarded, settings);
     if !guarded.is_heartbeat() {
-        companion::must_be_there(arrival, settings)?;
+        companion::require(arrival, settings)?;
     }
-    let brought = Brought::by(arrival, &guarded, settings);
-    recorder.who.owner.clone_from(&brought.offer.owner);
-    let (claims, source, flaw) = (brought.claims(&guarded, settings), brought.source, brought.flaw.clone());
+    let presented = Presented::read(arrival, &guarded, settings);
+    recorder.who.owner.clone_from(&presented.offer.owner);
+    let (claims, source, flaw) = (presented.claims(&guarded, settings), presented.source, presented.flaw.clone());
     let gate = Gate { arrival, settings, recorder, guarded, claims, source, flaw };
     if gate.guarded.is_heartbeat() { gate.renew() } else { gate.admit() }
 }
 
-/// A read that fails is an input that ends too soon.
+/// A failed read counts as truncated input.
 fn read_push(input: &[u8], read: io::Result<usize>) -> Result<Push, PushError> {
     let push = Push::parse(input)?;
     read.map(|_| push).map_err(|_| PushError::Truncated(1))
 }
 
-/// The part of the push that fences care about.
+/// The part of the push that concerns fences.
 fn guarded_part(arrival: &Arrival<'_>, settings: &Settings) -> Result<Guarded, Reject> {
     if let Some(unreadable) = &arrival.unreadable {
         return Err(Reject::malformed(unreadable.to_string()));
@@ -112,21 +112,21 @@ fn guarded_part(arrival: &Arrival<'_>, settings: &Settings) -> Result<Guarded, R
     }
     let guarded = Guarded::part_of(&arrival.push, settings, &arrival.repository).map_err(unreadable)?;
     match guarded.flaw {
-        // Nothing that could move is left to hold a slot for.
-        Some(flaw) if guarded.is_nothing() => Err(flaw),
+        // No ref is left that could move, so there is no slot to take.
+        Some(flaw) if guarded.is_empty() => Err(flaw),
         _ => Ok(guarded),
     }
 }
 
-/// A gate that was switched off says so once in the log, and settles what is over before refs move without it. It
-/// refuses nothing, so it waits for nothing but a moment for the lock.
-fn settle_before_it_is_off(recorder: &mut Recorder<'_>, arrival: &Arrival<'_>, settings: &Settings) -> Admission {
+/// A gate that was switched off records that once, and settles pushes that are over before refs move without it. It
+/// refuses nothing, so it waits only briefly for the lock.
+fn settle_before_switch_off(recorder: &mut Recorder<'_>, arrival: &Arrival<'_>, settings: &Settings) -> Admission {
     recorder.patience = Patience::of(Duration::ZERO, arrival.start);
     if recorder.has_log()
         && let Ok(mut store) = recorder.open()
     {
-        let lookout = Lookout { here: &arrival.here, watched: None };
-        let _ = settle_what_is_over(&mut store, &arrival.repository, settings, lookout, |_, _| true);
+        let viewpoint = Viewpoint { here: &arrival.here, watched: None };
+        let _ = settle_finished(&mut store, &arrival.repository, settings, viewpoint, |_, _| true);
         let _ = store.commit(Durability::Lazy);
     }
     Admission::default()
@@ -135,6 +135,6 @@ fn settle_before_it_is_off(recorder: &mut Recorder<'_>, arrival: &Arrival<'_>, s
 fn bad_setting(error: &SettingsError) -> Reject {
     Reject::Broken {
         what: error.to_string(),
-        mend: "nothing was written. The server's operator finds it with  git config --show-origin --get-regexp '^fence\\.'".to_owned(),
+        mend: "nothing was written. Ask the server's operator to find the setting with  git config --show-origin --get-regexp '^fence\\.'".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! The log, for one push: opening it, writing to it, and the verdict that goes into it.
+//! The log, for one push: opening it, writing to it, and recording the verdict.
 
 use crate::{
     host::{clock::Patience, surroundings, syslog},
@@ -16,24 +16,24 @@ use crate::{
 use git_fence_core::{AskedRef, Enforcement, Event, Place, Refused, Reject, Rules, Settings, Who, heirs};
 use std::time::Duration;
 
-/// The lock is held for moments only. So long it is waited for even where patience has run out, or
-/// a refusal would go unrecorded because another is just being written.
+/// How long to wait for the lock even if the push may wait no longer. The lock is held only briefly; without this, a
+/// refusal would go unrecorded because another one is being written.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// Who writes lines about a push, and by which settings.
+/// Writes the lines about a push, according to its settings.
 pub(crate) struct Recorder<'a> {
     arrival: &'a Arrival<'a>,
-    /// Nothing where they cannot be read.
+    /// `None` if they cannot be read.
     settings: Option<&'a Settings>,
     dir: FenceDir,
     pub(crate) who: Who,
     pub(crate) patience: Patience,
-    /// Which refusals of this push stand.
+    /// Which refusals of this push take effect.
     pub(crate) enforcement: Enforcement,
 }
 
 impl<'a> Recorder<'a> {
-    /// For a push of which nothing is known but the settings: it may touch any of their fences.
+    /// For a push of which only the settings are known: it may touch any of their fences.
     pub(crate) fn of(arrival: &'a Arrival<'a>, settings: &'a Settings) -> Recorder<'a> {
         Recorder { settings: Some(settings), ..Recorder::without_settings(arrival, &settings.fences) }
     }
@@ -52,41 +52,41 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// From here on it is about what `guarded` touches.
+    /// Restricts the recorder to the fences that `guarded` touches.
     pub(crate) fn narrow_to(&mut self, guarded: &Guarded, settings: &Settings) {
         let fences = guarded.fences(settings);
         self.patience = Patience::of(shortest_wait(fences.iter().copied()), self.arrival.start);
-        self.enforcement = Enforcement::of(fences, guarded.comes_to_leases());
+        self.enforcement = Enforcement::of(fences, guarded.concerns_leases());
     }
 
-    /// The refusal of a push whose settings cannot be read. Nobody knows in which mode: it stands.
+    /// The refusal of a push whose settings cannot be read. The mode is unknown, so the refusal takes effect.
     pub(crate) fn refuse_without_settings(arrival: &'a Arrival<'a>, reject: Reject) -> Refusal {
         let recorder = Recorder::without_settings(arrival, [&Rules::for_repo()]);
-        recorder.put_on_record(reject.into(), Event::PushRejected)
+        recorder.record(reject.into(), Event::PushRejected)
     }
 
-    /// The verdict, on record: what speaks against a push is a refusal, unless its fences only observe. Observe mode
-    /// is applied here, to whatever the push could not go on from, and by [`decide`](git_fence_core::decide), to what
-    /// each of several fences says.
+    /// The recorded verdict: an objection is a refusal, unless the fences only observe. Observe mode is applied here, to
+    /// objections that stop the push, and in [`decide`](git_fence_core::decide), to the decision of each of several
+    /// fences.
     pub(crate) fn verdict_on(&self, judged: Result<Admission, Objection>) -> Verdict {
         match judged {
             Ok(admission) => Verdict::Admitted(admission),
             Err(objection) if self.enforcement.upholds(objection.ground) => {
-                Verdict::Refused(self.put_on_record(objection, Event::PushRejected))
+                Verdict::Refused(self.record(objection, Event::PushRejected))
             }
-            Err(objection) => Verdict::Observed(self.put_on_record(objection, Event::PushObserved)),
+            Err(objection) => Verdict::Observed(self.record(objection, Event::PushObserved)),
         }
     }
 
-    /// Writes the line that an objection comes to.
-    fn put_on_record(&self, objection: Objection, event: fn(Refused) -> Event) -> Refusal {
+    /// Records an objection.
+    fn record(&self, objection: Objection, event: fn(Refused) -> Event) -> Refusal {
         let Objection { reject, token, source, log, .. } = objection;
         let store = match log {
             LogFor::Open(store) => Some(*store),
-            LogFor::Closed => self.open_as_it_is().ok(),
+            LogFor::Closed => self.open_log().ok(),
             LogFor::Unusable => None,
         };
-        // What cannot be put on record is said all the same, and for its own reason.
+        // An objection that cannot be recorded is still reported, with its own reason.
         let Some(store) = store else { return reject.into() };
         let fence = reject.fence().cloned();
         let compared = reject.compared();
@@ -112,12 +112,12 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// The log under the lock, begun where the settings allow that, with a change of settings recorded.
+    /// The log under the lock, created if the settings allow it, with a change of settings recorded.
     pub(crate) fn open(&self) -> Result<Store, Reject> {
-        self.open_as_it_is().map_err(|e| self.broken(&e))
+        self.open_log().map_err(|e| self.broken(&e))
     }
 
-    fn open_as_it_is(&self) -> Result<Store, StoreError> {
+    fn open_log(&self) -> Result<Store, StoreError> {
         let Some(settings) = self.settings else { return self.lock() };
         let mut store = match self.lock() {
             Err(StoreError::Damage(Damage::NoLog(_))) if settings.init_at_first_push => {
@@ -148,13 +148,13 @@ impl<'a> Recorder<'a> {
         &self.arrival.here
     }
 
-    /// Puts `event` on record and lets the lock go. Who listens is told after that.
+    /// Records `event` and releases the lock. Syslog gets the lines afterwards.
     pub(crate) fn commit(&self, mut store: Store, event: Event, durability: Durability) -> Result<(), Reject> {
         store.append(event).map_err(|e| self.broken(&e))?;
         self.commit_appended(store, durability)
     }
 
-    /// The same for what has been appended already.
+    /// The same for lines that have already been appended.
     pub(crate) fn commit_appended(&self, store: Store, durability: Durability) -> Result<(), Reject> {
         let written = store.commit(durability).map_err(|e| self.broken(&e))?;
         syslog::announce(self.settings.and_then(|settings| settings.syslog.as_ref()), &written);
@@ -165,7 +165,7 @@ impl<'a> Recorder<'a> {
         u64::try_from(self.patience.spent().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// What a fence that cannot be used means for the push.
+    /// The refusal for a log that cannot be used.
     pub(crate) fn broken(&self, error: &StoreError) -> Reject {
         let mend = match error {
             StoreError::Locked(held) => {
@@ -173,26 +173,26 @@ impl<'a> Recorder<'a> {
                 return Reject::Busy { fence: None, holder, waited };
             }
             StoreError::Damage(Damage::NoLog(_)) => {
-                "nothing was written. The server's operator begins it with  git-fence-hook install,  all marks at 0"
+                "nothing was written. Ask the server's operator to create it, all marks at 0:  git-fence-hook install"
             }
             StoreError::Damage(Damage::LostLog(_)) => {
-                "nothing was written. The server's operator restores it from a backup;  git-fence-hook status  says what else there is"
+                "nothing was written. Ask the server's operator to restore it from a backup, or to run  git-fence-hook status  for other options"
             }
             StoreError::Damage(Damage::Io { .. }) => {
-                "nothing was written. The server's operator makes room, or lets the pusher's user write there"
+                "nothing was written. Ask the server's operator to free disk space, or to let the pusher's user write there"
             }
             StoreError::Damage(Damage::CheckpointVersion { .. }) => {
-                "nothing was written. The server's operator installs a newer git-fence-hook"
+                "nothing was written. Ask the server's operator to install a newer git-fence-hook"
             }
             StoreError::Damage(_) | StoreError::PlanLost { .. } => {
-                "nothing was written. The server's operator restores it from a backup, or looks at  git-fence-hook repair"
+                "nothing was written. Ask the server's operator to restore it from a backup, or to see  git-fence-hook repair"
             }
         };
         Reject::Broken { what: error.to_string(), mend: mend.to_owned() }
     }
 }
 
-/// How long the push may wait in all: no longer than any of its fences allows.
+/// How long the push may wait in total: the shortest wait of its fences.
 fn shortest_wait<'r>(fences: impl IntoIterator<Item = &'r Rules>) -> Duration {
     fences.into_iter().map(|rules| rules.wait).min().unwrap_or_default()
 }

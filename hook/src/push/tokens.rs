@@ -1,4 +1,4 @@
-//! What a push brings along: its tokens, and what it asks of leases.
+//! What a push presents: its tokens, and what it requests for leases.
 
 use crate::{
     host::surroundings::{self, Environment},
@@ -13,31 +13,31 @@ use crate::{
 use git_fence_core::{Claim, FenceName, LeaseAsk, Offer, Reject, Rules, Settings, Source, read_options};
 use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStrExt as _};
 
-/// What a push brings along, as far as it can be read.
-pub(crate) struct Brought {
-    /// The pusher's name to the byte, as the host says.
+/// What a push presents, as far as it can be read.
+pub(crate) struct Presented {
+    /// The exact bytes of the pusher's name, as reported by the host.
     pusher: OsString,
     pub(crate) offer: Offer,
-    /// Where the tokens stood.
+    /// Where the tokens came from.
     pub(crate) source: Source,
-    /// What is asked of each fence's lease.
+    /// The request for each fence's lease.
     asks: BTreeMap<FenceName, LeaseAsk>,
-    /// What is wrong with the push. Where its fences only observe, it goes on with that.
+    /// What is wrong with the push. If its fences only observe, it is admitted nevertheless.
     pub(crate) flaw: Option<Reject>,
 }
 
-impl Brought {
-    /// Reads the tokens and the leases of a push, and says what is wrong with any of it.
-    pub(crate) fn by(arrival: &Arrival<'_>, guarded: &Guarded, settings: &Settings) -> Brought {
+impl Presented {
+    /// Reads the tokens and lease requests of a push, and finds what is wrong with them.
+    pub(crate) fn read(arrival: &Arrival<'_>, guarded: &Guarded, settings: &Settings) -> Presented {
         let Arrival { repository, environment, .. } = arrival;
         let pusher = surroundings::pusher(environment);
-        let tokens = brought_along(guarded, repository, environment, settings, pusher.as_bytes());
+        let tokens = read_tokens(guarded, repository, environment, settings, pusher.as_bytes());
         let (offer, source, no_tokens) = match tokens {
             Ok((offer, source)) => (offer, source, None),
             Err(reject) => (Offer::default(), Source::None, Some(reject)),
         };
         let may_revoke = |rules: &Rules| rules.lets_revoke(pusher.as_bytes());
-        let asks = leases::asked(guarded, &offer, settings, &may_revoke, repository, environment);
+        let asks = leases::requests(guarded, &offer, settings, &may_revoke, repository, environment);
         let (asks, no_lease) = match asks {
             Ok(asks) => (asks, None),
             Err(reject) => (BTreeMap::new(), Some(reject)),
@@ -45,14 +45,14 @@ impl Brought {
         let takes_a_slot = !guarded.refs.is_empty() && !guarded.is_heartbeat();
         let unseen = || arrival.unseen(settings).filter(|_| takes_a_slot);
         let flaw = guarded.flaw.clone().or(no_tokens).or(no_lease).or_else(unseen);
-        Brought { pusher, offer, source, asks, flaw }
+        Presented { pusher, offer, source, asks, flaw }
     }
 
-    /// What it brings for each fence that it touches.
+    /// What it presents for each fence that it touches.
     pub(crate) fn claims<'a>(&'a self, guarded: &Guarded, settings: &'a Settings) -> Vec<Claim<'a>> {
         let claim = |rules: &'a Rules| {
             let is_guarded = guarded.guarded_refs().any(|planned| planned.fence == rules.fence);
-            // A token spends itself on refs that are guarded. Leases have their own.
+            // A token is spent on guarded refs. A lease has its own.
             let token = self.offer.token(&rules.fence).filter(|_| is_guarded);
             let exempt = rules.exempts(self.pusher.as_bytes());
             Claim { rules, token, exempt, guarded: is_guarded, lease: self.asks.get(&rules.fence) }
@@ -61,9 +61,9 @@ impl Brought {
     }
 }
 
-/// The tokens of a push: from its options, or where there are none, from the trailers that count as those of
-/// `pusher`, as the host names it to the byte.
-fn brought_along(
+/// The tokens of a push: from its options, or if there are none, from the trailers that count for `pusher` (the exact
+/// bytes that the host reports).
+fn read_tokens(
     guarded: &Guarded,
     repository: &Repository,
     environment: &Environment,
@@ -82,12 +82,12 @@ fn brought_along(
     if stamped.is_empty() {
         return Ok((offer, Source::None));
     }
-    // One stamped branch does not speak for the others of its fence.
+    // A stamped branch does not count for the other refs of its fence.
     let exempt = |fence: &FenceName| settings.rules(fence).is_some_and(|rules| rules.exempts(pusher));
     if let Some(planned) = unstamped.into_iter().find(|planned| !exempt(&planned.fence)) {
         return Err(Reject::Missing { fence: planned.fence, name: Some(planned.name) });
     }
-    // Not the secret: who can send that as an option can send the token so, too.
+    // Not the secret: a client that can send it as an option can send the token as an option, too.
     stamped.owner = offer.owner;
     Ok((stamped, Source::Trailer))
 }

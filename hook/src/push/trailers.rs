@@ -13,15 +13,15 @@ use git_fence_core::{
 };
 use gix::objs::{Kind, commit::MessageRef};
 
-/// What the trailers of a push say.
+/// What the trailers of a push contain.
 pub(crate) struct Stamps {
-    /// The tokens that were found.
+    /// The tokens.
     pub(crate) offer: Offer,
-    /// Refs that move to something without a token: deletions too, which move to nothing.
+    /// Refs whose new value carries no token, including deletions.
     pub(crate) unstamped: Vec<PlannedRef>,
 }
 
-/// Reads the token of each guarded ref from what it moves to.
+/// Reads the token of each guarded ref from the object that it moves to.
 pub(crate) fn read(
     guarded: &Guarded,
     repository: &Repository,
@@ -50,7 +50,7 @@ pub(crate) fn read(
             stamps.unstamped.push(planned.clone());
         }
     }
-    // What the message of another fence's ref says for this one was not given by its pusher either.
+    // A trailer for this fence in a commit of another fence's ref was not set by the pusher either.
     for rules in settings.fences.iter().filter(|rules| counts(&rules.fence) == CountedTrailers::None) {
         stamps.offer.withdraw(&rules.fence);
     }
@@ -58,8 +58,8 @@ pub(crate) fn read(
 }
 
 impl Objects {
-    /// Adds the tokens that `id` carries to `offer`: of an annotated tag its own, then the commit's.
-    /// Says whether one is for `fence`. What `is_old` carries none, nor does anything behind it.
+    /// Adds the tokens of `id` to `offer`: for an annotated tag its own, or else those of its commit. Returns whether
+    /// one of them is for `fence`. Stops at objects that are `is_old`: their tokens do not count.
     fn tokens_in(
         &self,
         id: &ObjectId,
@@ -101,7 +101,7 @@ impl Objects {
     }
 }
 
-/// The values of the trailers that carry tokens. Keys are compared as git does, without case.
+/// The values of the trailers that carry tokens. Like git, ignores the case of keys.
 pub(crate) fn token_trailers(message: &[u8]) -> Vec<Vec<u8>> {
     let Some(body) = MessageRef::from_bytes(message).body() else { return Vec::new() };
     let ours = body.trailers().filter(|trailer| trailer.token.eq_ignore_ascii_case(TRAILER.as_bytes()));
@@ -110,7 +110,7 @@ pub(crate) fn token_trailers(message: &[u8]) -> Vec<Vec<u8>> {
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
 fn unreadable(error: ObjectError) -> Reject {
-    Reject::malformed(format!("'{}' cannot be read for its {TRAILER} trailer: {}", error.object, error.why))
+    Reject::malformed(format!("cannot read '{}' for its {TRAILER} trailer: {}", error.object, error.why))
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_the_last_paragraph_and_never_the_subject() {
+    fn trailers_are_in_the_last_paragraph_and_never_in_the_subject() {
         assert_eq!(tokens("work\n\nFencing-Token: 5\n"), ["5"]);
         assert_eq!(tokens("work\n\nbody\n\nfencing-token: deploy:7\nSigned-off-by: a\n"), ["deploy:7"]);
         assert_eq!(tokens("work\n\nFencing-Token: 5\nFencing-Token: 6\n"), ["5", "6"]);

@@ -1,32 +1,32 @@
-//! What the gate says to a push, and what speaks against one before that is said.
+//! The verdict on a push, and the objections from which it is made.
 
 use crate::log::store::Store;
 use git_fence_core::{FenceName, Ground, Mark, Reject, Source, Token};
 use std::time::Duration;
 
-/// What the gate says to a push.
+/// The gate's verdict on a push.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// It may go on.
+    /// The push is admitted.
     Admitted(Admission),
-    /// It may not.
+    /// The push is refused.
     Refused(Refusal),
-    /// It may go on, because its fences only observe. This is what they would have said.
+    /// The push is admitted because its fences only observe. This is what they would have refused it for.
     Observed(Refusal),
 }
 
-/// What a push is told that has been let through.
+/// What an admitted push is told.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// What fences that only observe would have said.
+    /// What fences that only observe would have refused it for.
     pub(crate) overruled: Option<Refusal>,
-    /// The leases that it was granted: fence, token, and the fence's mark.
+    /// The granted leases: fence, token, and the fence's mark.
     pub(crate) granted: Vec<(FenceName, Token, Mark)>,
-    /// How long it has waited, if it was told that it waits.
+    /// How long it waited, if the pusher was told about the wait.
     pub(crate) waited: Option<Duration>,
 }
 
-/// A refusal, with what is known about the push.
+/// A refusal, with the known facts about the push.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) reject: Reject,
@@ -41,41 +41,41 @@ impl From<Reject> for Refusal {
     }
 }
 
-/// What an enforcing gate would refuse a push for. Whether it is a refusal is said at the end, by
+/// Why an enforcing gate would refuse a push. Whether the push is refused is decided at the end, by
 /// [`Recorder::verdict_on`](super::recorder::Recorder::verdict_on).
 pub(crate) struct Objection {
     pub(crate) reject: Reject,
     pub(crate) ground: Ground<'static>,
-    /// What is known of the push's token, and where it stood.
+    /// The push's token, if known, and where it came from.
     pub(crate) token: Option<Token>,
     pub(crate) source: Option<Source>,
     pub(crate) log: LogFor,
 }
 
-/// The log that an objection goes into.
+/// The log in which to record an objection.
 pub(crate) enum LogFor {
-    /// It is open, and its lock is held.
+    /// Open, with its lock held.
     Open(Box<Store>),
-    /// Nobody has opened it yet.
+    /// Not opened yet.
     Closed,
-    /// It cannot be used: that is the objection, or comes with it.
+    /// Unusable: that is the objection, or accompanies it.
     Unusable,
 }
 
 impl Objection {
-    /// One that is raised under the lock.
+    /// An objection raised under the lock.
     pub(crate) fn under_lock(store: Store, reject: Reject, token: Option<Token>, source: Source) -> Objection {
         let (ground, source) = (Ground::Push, Some(source));
         Objection { reject, ground, token, source, log: LogFor::Open(Box::new(store)) }
     }
 
-    /// One that cannot be put on record.
+    /// An objection that cannot be recorded.
     pub(crate) fn off_record(reject: Reject) -> Objection {
         Objection { reject, ground: Ground::Push, token: None, source: None, log: LogFor::Unusable }
     }
 }
 
-/// Before the lock is taken, and whatever its tokens are.
+/// An objection raised before the lock is taken, regardless of the tokens.
 impl From<Reject> for Objection {
     fn from(reject: Reject) -> Objection {
         let ground = if reject.is_about_the_lease() { Ground::Lease } else { Ground::Push };

@@ -258,7 +258,7 @@ fn only_leases_live_below_refs_fence() {
         for part in ["lease", "beat"] {
             let deleted = lease.push(&[format!(":{}", lease.name(part))], &[]);
             deleted.assert_refused("FENCE-LEASE-INVALID");
-            assert!(deleted.text.contains("never deleted"), "{}", deleted.text);
+            assert!(deleted.text.contains("must not be deleted"), "{}", deleted.text);
         }
         let blob = world.ok(world.git("work").args(["hash-object", "-w", "--stdin"]));
         let tagged = lease.at().unwrap();

@@ -14,7 +14,7 @@ use crate::{
     log::{files::FenceDir, history, journal::Damage, store::read_plan},
     push::{
         catch_up,
-        slot::{self, Fate, Lookout},
+        slot::{self, FlightState, Viewpoint},
     },
     repository::Repository,
 };
@@ -232,7 +232,7 @@ fn leases_out_of_place(repository: &Repository, state: &State, settings: &Settin
     let now = clock::stamp(here);
     let look = |rules: &Rules| {
         let name = LeasePart::Lease.of(&rules.fence);
-        match catch_up::look(repository, state, rules, &now, "") {
+        match catch_up::compare_with_log(repository, state, rules, &now, "") {
             Ok(None) => None,
             Ok(Some(line)) if state.fence(&rules.fence).lease_is_at(line.standing.commit.as_ref()) => {
                 let sentence = format!(
@@ -245,7 +245,7 @@ fn leases_out_of_place(repository: &Repository, state: &State, settings: &Settin
                 Some(Finding { mend: None, ..Finding::note("lease-moved", sentence, "") })
             }
             Err(reject) => {
-                let mend = format!("git -C {} {}", quoted(&repository.common_dir), catch_up::mend(&name));
+                let mend = format!("git -C {} {}", quoted(&repository.common_dir), catch_up::removal_arguments(&name));
                 Some(Finding::error("lease-unreadable", format!("{reject}: what it guards is refused"), mend))
             }
         }
@@ -292,7 +292,7 @@ fn in_flight(
     settings: &Settings,
     here: &Place,
 ) -> Vec<Finding> {
-    let lookout = Lookout { here, watched: None };
+    let viewpoint = Viewpoint { here, watched: None };
     let look = |flight: &InFlight| {
         let bound = slot::bound_of(flight, settings);
         let plan = match read_plan(dir, flight) {
@@ -305,8 +305,9 @@ fn in_flight(
                 return Some(Finding { name, severity: Severity::Error, sentence, mend: None });
             }
         };
-        let running = matches!(slot::fate_of(flight, &plan, lookout, bound, repository), Ok(Fate::Running(_)));
-        let age = slot::age_of(flight, lookout);
+        let running =
+            matches!(slot::state_of(flight, &plan, viewpoint, bound, repository), Ok(FlightState::Running(_)));
+        let age = slot::age_of(flight, viewpoint);
         let who = flight.stakes.first().map(|stake| slot::describe(flight, &stake.fence)).unwrap_or_default();
         match flight.receive_pack {
             _ if !running => None,

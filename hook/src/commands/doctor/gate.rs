@@ -115,7 +115,7 @@ fn companion(repository: &Repository, site: &Site) -> Result<Option<Finding>, Co
         // There is no gate that would miss it.
         return Ok(None);
     }
-    let Some(why) = companion::what_is_wrong(site.hooks()) else { return Ok(None) };
+    let Some(why) = companion::find_problem(site.hooks()) else { return Ok(None) };
     let optional = settings::read(&repository.config).is_ok_and(|settings| settings.companion_is_optional);
     Ok(Some(if optional {
         let sentence = format!(

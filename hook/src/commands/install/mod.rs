@@ -147,7 +147,10 @@ impl Job {
             let dir = git::shell_quoted(&repository.common_dir.display().to_string());
             return Err(CommandError::Other {
                 what: format!("the lease '{lease}' {}", catch_up::no_tokens_left(*token)),
-                hint: format!("nothing was changed. Remove it,  git -C {dir} {},  and install", catch_up::mend(lease)),
+                hint: format!(
+                    "nothing was changed. Remove it,  git -C {dir} {},  and install",
+                    catch_up::removal_arguments(lease)
+                ),
             });
         }
         raises.retain(|raise| !raise.is_done(log.state()));
@@ -155,7 +158,7 @@ impl Job {
         warnings.extend(unreadable.iter().map(|lease| {
             format!(
                 "'{lease}' is no lease of git-fence, and closes its fence: remove it,  git {}",
-                catch_up::mend(lease)
+                catch_up::removal_arguments(lease)
             )
         }));
         warnings.extend(shared_hooks(&repository, &site));

@@ -19,8 +19,8 @@ use crate::{
         store::{Durability, Store},
     },
     push::{
-        settling::{SettlingError, settle_what_is_over},
-        slot::{self, Lookout},
+        settling::{SettlingError, settle_finished},
+        slot::{self, Viewpoint},
     },
     repository::{Repository, settings},
 };
@@ -77,8 +77,8 @@ impl Operator {
     /// The log under the lock, with everything settled that is over: marks are what they are.
     pub(crate) fn lock(&self) -> Result<Store, CommandError> {
         let mut store = Store::lock(&self.fence_dir(), &self.here.boot, &Operator::patience())?;
-        let lookout = Lookout { here: &self.here, watched: None };
-        let settled = settle_what_is_over(&mut store, &self.repository, &self.settings, lookout, |_, _| true);
+        let viewpoint = Viewpoint { here: &self.here, watched: None };
+        let settled = settle_finished(&mut store, &self.repository, &self.settings, viewpoint, |_, _| true);
         settled.map_err(settling).map(|_| store)
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(),
     let mut store = operator.lock_when_free(&fence)?;
     let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
     let now = clock::stamp(&operator.here);
-    let found = catch_up::look(&operator.repository, store.state(), &rules, &now, &operator.name);
+    let found = catch_up::compare_with_log(&operator.repository, store.state(), &rules, &now, &operator.name);
     if let Some(line) = found.map_err(refused)? {
         store.append(Event::LeaseFound(line))?;
     }

@@ -87,7 +87,7 @@ fn take_away(
     reason: &str,
 ) -> Result<Option<Standing>, CommandError> {
     let now = clock::stamp(&operator.here);
-    let found = catch_up::look(&operator.repository, store.state(), rules, &now, &operator.name);
+    let found = catch_up::compare_with_log(&operator.repository, store.state(), rules, &now, &operator.name);
     if let Some(line) = found.map_err(revoke::refused)? {
         store.append(Event::LeaseFound(line))?;
     }

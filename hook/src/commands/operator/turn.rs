@@ -7,7 +7,7 @@ use crate::{
         mutex::Turn,
         store::{Durability, Store},
     },
-    push::slot::{self, Fate, Lookout},
+    push::slot::{self, FlightState, Viewpoint},
 };
 use git_fence_core::{FenceName, InFlight, Place, PushId, Rules};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl Operator {
                 return Err(still_in_flight(&flight, fence));
             }
             let watched = watching.map(|(push, since)| (push, since.elapsed()));
-            let pidfd = self.pidfd_of(&store, &flight, Lookout { here: &self.here, watched })?;
+            let pidfd = self.pidfd_of(&store, &flight, Viewpoint { here: &self.here, watched })?;
             match me {
                 Some(process) if !is_announced => {
                     let place = Place { uptime_ms: clock::uptime_ms(), ..self.here.clone() };
@@ -48,7 +48,7 @@ impl Operator {
                 }
                 _ => drop(store),
             }
-            slot::wait_a_moment(pidfd.as_ref(), LOOK_EVERY);
+            slot::wait_for_exit(pidfd.as_ref(), LOOK_EVERY);
         }
     }
 
@@ -56,14 +56,14 @@ impl Operator {
         &self,
         store: &Store,
         flight: &InFlight,
-        lookout: Lookout<'_>,
+        viewpoint: Viewpoint<'_>,
     ) -> Result<Option<git_fence_system::process::ProcessHandle>, CommandError> {
         let plan = store.plan_of(flight)?;
         let bound = slot::bound_of(flight, &self.settings);
-        let fate = slot::fate_of(flight, &plan, lookout, bound, &self.repository);
-        Ok(match fate {
-            Ok(Fate::Running(pidfd)) => pidfd,
-            Ok(Fate::Over(_)) | Err(_) => None,
+        let flight_state = slot::state_of(flight, &plan, viewpoint, bound, &self.repository);
+        Ok(match flight_state {
+            Ok(FlightState::Running(pidfd)) => pidfd,
+            Ok(FlightState::Over(_)) | Err(_) => None,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Taking the slots: the push is let through, and from here on everybody else waits until its refs have moved.
+//! Taking the slots: the push is admitted, and from now on all others wait until its refs have moved.
 
 use crate::{
     host::{
@@ -17,25 +17,25 @@ use git_fence_core::{
 };
 
 impl Gate<'_> {
-    /// Takes the slots and puts that on record. `overruled` is what an enforcing fence would have said; `looked` is
-    /// what the refs are at, which settling compares with.
+    /// Takes the slots and records the push as accepted. `overruled` is what an enforcing fence would have refused it for.
+    /// `reread` has the current values of the refs, with which settling will compare.
     pub(super) fn enter(
         &self,
         store: Store,
         overruled: Option<Reject>,
         leases: Vec<LeaseChange>,
-        looked: Option<Guarded>,
+        reread: Option<Guarded>,
     ) -> Result<Admission, Objection> {
         let overruled = self.flaw.clone().or(overruled);
-        let guarded = match looked {
-            Some(looked) => looked,
-            None => self.look_at_refs()?,
+        let guarded = match reread {
+            Some(reread) => reread,
+            None => self.read_refs()?,
         };
-        if let Some(reject) = self.why_not_now(&guarded) {
+        if let Some(reject) = self.final_check(&guarded) {
             return Err(self.object(store, reject));
         }
         store.keep_plan(&guarded.refs).map_err(|e| self.broken(&e))?;
-        let granted = grants_among(&leases, &store);
+        let granted = granted_leases(&leases, &store);
         let accepted = self.acceptance(&store, overruled.as_ref(), leases, guarded);
         self.recorder.commit(store, accepted, Durability::Synced).map_err(Objection::off_record)?;
         let overruled = overruled.map(|reject| {
@@ -45,16 +45,16 @@ impl Gate<'_> {
         Ok(Admission { overruled, granted, waited: None })
     }
 
-    fn look_at_refs(&self) -> Result<Guarded, Objection> {
-        let looked = Guarded::part_of(&self.arrival.push, self.settings, &self.arrival.repository);
-        looked.map_err(|e| Objection::off_record(unreadable(e)))
+    fn read_refs(&self) -> Result<Guarded, Objection> {
+        let guarded = Guarded::part_of(&self.arrival.push, self.settings, &self.arrival.repository);
+        guarded.map_err(|e| Objection::off_record(unreadable(e)))
     }
 
-    /// Why a push that has been judged gets no slot all the same: what it would move is not what was judged, or there
-    /// is nobody left to move it.
-    fn why_not_now(&self, guarded: &Guarded) -> Option<Reject> {
-        if !guarded.moves_the_same_as(&self.guarded) {
-            return Some(Reject::malformed("a symbolic ref was changed while it was being pushed to: try again"));
+    /// Why a push that would be admitted gets no slot: its refs are not those that were judged, or its receive-pack is
+    /// gone.
+    fn final_check(&self, guarded: &Guarded) -> Option<Reject> {
+        if !guarded.moves_same_refs_as(&self.guarded) {
+            return Some(Reject::malformed("a symbolic ref changed during the push: try again"));
         }
         if let Some(reject) = outdated(&self.claims, &guarded.refs) {
             return Some(reject);
@@ -62,10 +62,10 @@ impl Gate<'_> {
         // Hooks outlive a receive-pack that is killed. Its refs will never move, so it gets no slot.
         let receive_pack = self.arrival.receive_pack(self.settings);
         let gone = receive_pack.filter(|it| matches!(process::look_at(it), Liveness::Dead))?;
-        Some(Reject::Unseen { why: format!("the receive-pack of this push, pid {}, is gone", gone.pid) })
+        Some(Reject::Unseen { why: format!("the receive-pack of this push (pid {}) has exited", gone.pid) })
     }
 
-    /// The line that lets the push through.
+    /// The line that records the push as accepted.
     fn acceptance(
         &self,
         store: &Store,
@@ -100,8 +100,8 @@ impl Gate<'_> {
     }
 }
 
-/// The leases that the push is granted, each with its fence's mark from then on.
-fn grants_among(leases: &[LeaseChange], store: &Store) -> Vec<(FenceName, Token, Mark)> {
+/// The leases that the push is granted, each with the new mark of its fence.
+fn granted_leases(leases: &[LeaseChange], store: &Store) -> Vec<(FenceName, Token, Mark)> {
     let grants = leases.iter().filter(|change| change.change == LeaseMove::Grant);
     let granted = |change: &LeaseChange| {
         let mark = store.state().fence(&change.fence).mark.max(change.raises_to);

@@ -1,8 +1,8 @@
-//! A heartbeat: the holder of a lease is alive, and nothing else is asked for.
+//! A heartbeat: the holder of a lease renews it, and does nothing else.
 //!
-//! It takes no slot and waits for none: git's own compare-and-swap on the beat's ref is enough, and a
-//! lease must not expire because somebody else's push is stalled. It is not synced either: one that is
-//! lost with the machine makes the lease expire a little sooner.
+//! It takes no slot and does not wait for one: git's own compare-and-swap on the beat's ref is enough, and a lease must
+//! not expire because another push is stalled. It is not synced either: a renewal that is lost in a crash only makes the
+//! lease expire a little sooner.
 
 use crate::{
     host::clock,
@@ -10,22 +10,22 @@ use crate::{
     push::{
         gate::Gate,
         plan::unreadable,
-        slot::Lookout,
+        slot::Viewpoint,
         verdict::{Admission, Objection},
     },
 };
 use git_fence_core::{Event, LeasePart, RefName, Reject, Renewed};
 
 impl Gate<'_> {
-    /// Records that the holders are alive, or says what speaks against it. Of several, all or none.
+    /// Records the renewals, or returns an objection. Of several renewals, all are recorded or none.
     pub(crate) fn renew(&self) -> Result<Admission, Objection> {
         if let Some(flaw) = self.flaw.clone() {
             return Err(flaw.into());
         }
         let mut store = self.open()?;
-        // What it finds is written with the beat, or found again.
-        let _ = self.settle_what_is_over(&mut store, Lookout { here: &self.arrival.here, watched: None })?;
-        match self.signs_of_life(&mut store) {
+        // Landings are committed with the renewal, or found again later.
+        let _ = self.settle_finished(&mut store, Viewpoint { here: &self.arrival.here, watched: None })?;
+        match self.append_renewals(&mut store) {
             Ok(()) => {
                 self.recorder.commit_appended(store, Durability::Lazy).map_err(Objection::off_record)?;
                 Ok(Admission::default())
@@ -34,7 +34,7 @@ impl Gate<'_> {
         }
     }
 
-    fn signs_of_life(&self, store: &mut Store) -> Result<(), Reject> {
+    fn append_renewals(&self, store: &mut Store) -> Result<(), Reject> {
         let leases: Vec<RefName> = self.claims.iter().map(|claim| LeasePart::Lease.of(&claim.rules.fence)).collect();
         let seen = self.arrival.repository.resolve_refs(&leases).map_err(unreadable)?;
         self.catch_up(store, &seen)?;

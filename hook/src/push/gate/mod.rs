@@ -1,7 +1,7 @@
 //! The decision under the lock: settle what is over, judge, and take the slot or wait for it.
 //!
-//! [`Gate::admit`] is for pushes, [`Gate::renew`] for heartbeats. Nothing here says whether a refusal stands: that is
-//! [`Enforcement`](git_fence_core::Enforcement)'s.
+//! [`Gate::admit`] is for pushes, [`Gate::renew`] for heartbeats. Whether a refusal takes effect is not decided here but
+//! by [`Enforcement`](git_fence_core::Enforcement).
 
 mod entry;
 mod heartbeat;
@@ -12,11 +12,11 @@ use crate::{
     log::store::{Store, StoreError},
     push::{
         arrival::Arrival,
-        gate::waiting::{Waiting, somebody_waits},
+        gate::waiting::{Waiting, operator_is_waiting},
         plan::{Guarded, unreadable},
         recorder::Recorder,
-        settling::{Landings, SettlingError, settle_what_is_over},
-        slot::Lookout,
+        settling::{Landings, SettlingError, settle_finished},
+        slot::Viewpoint,
         verdict::{Admission, Objection},
     },
 };
@@ -24,7 +24,7 @@ use git_fence_core::{
     Claim, Decision, FenceName, Ground, InFlight, Reject, Rules, Settings, Source, State, Token, decide,
 };
 
-/// A push at the gate: everything that is known about it before the lock is taken.
+/// A push at the gate: everything known about it before the lock is taken.
 pub(crate) struct Gate<'a> {
     pub(crate) arrival: &'a Arrival<'a>,
     pub(crate) settings: &'a Settings,
@@ -32,12 +32,12 @@ pub(crate) struct Gate<'a> {
     pub(crate) guarded: Guarded,
     pub(crate) claims: Vec<Claim<'a>>,
     pub(crate) source: Source,
-    /// What is wrong with the push, whatever the log says.
+    /// What is wrong with the push, regardless of the log.
     pub(crate) flaw: Option<Reject>,
 }
 
 impl Gate<'_> {
-    /// Lets the push through or says what speaks against it. That it was let through is on record when this returns.
+    /// Admits the push or returns an objection. When this returns, an admission has been recorded.
     pub(crate) fn admit(&self) -> Result<Admission, Objection> {
         if let Some(flaw) = self.flaw.clone().filter(|_| self.recorder.enforcement.upholds(Ground::Push)) {
             return Err(flaw.into());
@@ -50,48 +50,48 @@ impl Gate<'_> {
         }
     }
 
-    /// One look at the log under the lock; nothing where the push had to wait and has to look again.
+    /// One attempt under the lock; `None` if the push had to wait and must try again.
     fn attempt(&self, waiting: &mut Waiting) -> Result<Option<Admission>, Objection> {
-        let lookout = waiting.lookout(&self.arrival.here);
+        let viewpoint = waiting.viewpoint(&self.arrival.here);
         let mut store = self.open()?;
-        let landings = self.settle_what_is_over(&mut store, lookout)?;
-        let looked = match self.look_again(&mut store) {
-            Ok(looked) => looked,
+        let landings = self.settle_finished(&mut store, viewpoint)?;
+        let reread = match self.reread_refs(&mut store) {
+            Ok(reread) => reread,
             Err(reject) => return Err(self.object(store, reject)),
         };
         match decide(store.state(), &self.claims, &clock::stamp(&self.arrival.here)) {
             Decision::Refuse(reject) => Err(self.object(store, reject)),
-            Decision::Wait(fence) => self.wait_for(&fence, store, landings, lookout, waiting),
+            Decision::Wait(fence) => self.wait_for(&fence, store, landings, viewpoint, waiting),
             Decision::Admit { .. } if self.yields(&mut store) => {
                 drop(store);
-                waiting.pass_a_moment(None, self.recorder.patience.left());
+                waiting.wait(None, self.recorder.patience.left());
                 Ok(None)
             }
             Decision::Admit { overruled, leases } => {
-                let admission = self.enter(store, overruled, leases, looked)?;
-                let waited = waiting.has_spoken.then(|| self.recorder.patience.spent());
+                let admission = self.enter(store, overruled, leases, reread)?;
+                let waited = waiting.has_notified.then(|| self.recorder.patience.spent());
                 Ok(Some(Admission { waited, ..admission }))
             }
         }
     }
 
-    /// Whether an operator's command waits for a slot that this push would take. It goes first, as long as this push
-    /// may wait.
+    /// Whether an operator's command waits for a slot that this push would take. The command goes first, as long as this
+    /// push may still wait.
     fn yields(&self, store: &mut Store) -> bool {
         let fences: Vec<&FenceName> = self.claims.iter().map(|claim| &claim.rules.fence).collect();
-        !self.recorder.patience.left().is_zero() && somebody_waits(store, &self.arrival.here, &fences)
+        !self.recorder.patience.left().is_zero() && operator_is_waiting(store, &self.arrival.here, &fences)
     }
 
     fn open(&self) -> Result<Store, Objection> {
         self.recorder.open().map_err(Objection::off_record)
     }
 
-    /// Settles the pushes in this push's way that are over.
-    fn settle_what_is_over(&self, store: &mut Store, lookout: Lookout<'_>) -> Result<Landings, Objection> {
+    /// Settles the pushes that block this one and are over.
+    fn settle_finished(&self, store: &mut Store, viewpoint: Viewpoint<'_>) -> Result<Landings, Objection> {
         let is_in_the_way = |state: &State, flight: &InFlight| {
             self.claims.iter().any(|claim| state.is_in_the_way(flight, &claim.rules.fence))
         };
-        let settled = settle_what_is_over(store, &self.arrival.repository, self.settings, lookout, is_in_the_way);
+        let settled = settle_finished(store, &self.arrival.repository, self.settings, viewpoint, is_in_the_way);
         settled.map_err(|e| match e {
             SettlingError::Refs(e) => Objection::off_record(unreadable(e)),
             SettlingError::Store(e) => self.broken(&e),
@@ -106,7 +106,7 @@ impl Gate<'_> {
         self.claims.iter().find(|claim| claim.rules.fence == *fence)?.token
     }
 
-    /// The token of the record that the push wants the lease to show.
+    /// The token of the lease record that the push requests.
     fn token_asked_for(&self, fence: &FenceName) -> Option<Token> {
         let claim = self.claims.iter().find(|claim| claim.rules.fence == *fence)?;
         Some(claim.lease?.lease.as_ref()?.lease.token)

@@ -1,7 +1,7 @@
 //! What the pusher sees: a sentence for people, a line of JSON for programs.
 //!
-//! Git shows it behind `remote:`. It is written after the lock has been let go: a client that does
-//! not read can hold up its own push and nobody else's.
+//! Git shows it with the prefix `remote:`. It is written after the lock was released: a client that does not read its
+//! input blocks only its own push.
 
 use crate::push::verdict::{Admission, Refusal, Verdict};
 use git_fence_core::{FenceName, HeldBy, Mark, Reject, Token, text};
@@ -20,7 +20,7 @@ struct RefusalJson<'a> {
     mark: Option<Mark>,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<&'a HeldBy>,
-    /// The ref that has moved: fetch before the next try.
+    /// The ref that has moved: fetch before retrying.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     moved: Option<String>,
     retryable: bool,
@@ -34,8 +34,8 @@ struct Granted<'a> {
     mark: Mark,
 }
 
-/// Says what was decided.
-pub(crate) fn tell(verdict: &Verdict) {
+/// Prints the verdict.
+pub(crate) fn print(verdict: &Verdict) {
     match verdict {
         Verdict::Admitted(admission) => admitted(admission),
         Verdict::Refused(refusal) => refused(refusal),
@@ -43,47 +43,47 @@ pub(crate) fn tell(verdict: &Verdict) {
     }
 }
 
-/// Nothing, for most.
+/// Prints nothing for most pushes.
 fn admitted(Admission { overruled: refusal, granted, waited: wait }: &Admission) {
     refusal.iter().for_each(overruled);
     for (fence, token, mark) in granted {
-        say(&grant(fence, *token, *mark));
+        write(&grant(fence, *token, *mark));
     }
     wait.iter().copied().for_each(waited);
 }
 
-/// One line, for programs: whoever takes a lease learns by it that a gate has judged.
+/// One line, for programs: it tells the client that a gate has judged its request for a lease.
 fn grant(fence: &FenceName, token: Token, mark: Mark) -> String {
     let json = serde_json::to_string(&Granted { verdict: "granted", fence, token, mark }).unwrap_or_default();
     format!("fence: {json}\n")
 }
 
-/// Three lines: what is wrong, what to do, and the same for programs.
+/// Three lines: what is wrong, what to do, and the same as JSON.
 pub(crate) fn refused(refusal: &Refusal) {
-    say(&lines("error", "rejected", &refusal.reject.hint(), refusal));
+    write(&lines("error", "rejected", &refusal.reject.hint(), refusal));
 }
 
-/// In observe mode nothing is refused, but it is said what would have been.
+/// In observe mode nothing is refused, but the gate reports what it would have refused.
 fn overruled(refusal: &Refusal) {
-    say(&lines("warning", "observed", "this fence only observes: the push was let through", refusal));
+    write(&lines("warning", "observed", "this fence only observes: the push was admitted", refusal));
 }
 
-/// The push has landed, but its companion could not put that on record.
+/// The push has landed, but its companion could not record it.
 pub(crate) fn not_recorded(why: &str) {
-    say(&format!(
-        "warning: git-fence could not record at once what this push has moved: {why}\n\
-         hint: the push has landed. The next one records it; the server's operator looks with  git-fence-hook doctor\n"
+    write(&format!(
+        "warning: git-fence could not record what this push has moved: {why}\n\
+         hint: the push has landed, and the next push records it. If this happens again, ask the server's operator to run  git-fence-hook doctor\n"
     ));
 }
 
-/// Only said by those who really wait.
+/// Printed only if the push really waits.
 pub(crate) fn waiting(holder: &str, most: Duration) {
-    say(&format!("note: waiting up to {:.0} s for {holder}\n", most.as_secs_f64().ceil()));
+    write(&format!("note: waiting up to {:.0} s for {holder}\n", most.as_secs_f64().ceil()));
 }
 
-/// Somebody stood in the way and does not any more.
+/// The wait is over.
 fn waited(time: Duration) {
-    say(&format!("note: waited {:.1} s for another push\n", time.as_secs_f64()));
+    write(&format!("note: waited {:.1} s for another push\n", time.as_secs_f64()));
 }
 
 fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> String {
@@ -108,8 +108,8 @@ fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> S
     format!("{level}: {} {reject}\nhint: {hint}\nfence: {json}\n", reject.code())
 }
 
-/// In one write, and without minding a pusher who has gone away.
-fn say(text: &str) {
+/// In a single write. Ignores a pusher that has disconnected.
+fn write(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use git_fence_core::TokenKind;
 
     #[test]
-    fn a_grant_is_one_line_and_who_holds_a_lease_is_told() {
+    fn grant_is_one_line_and_a_refusal_names_the_holder() {
         let five = Token::parse(b"5").unwrap();
         assert_eq!(
             grant(&FenceName::repo(), five, Mark::at(4).unwrap()),
@@ -128,14 +128,14 @@ mod tests {
         let lease = git_fence_core::LeaseId::of([7; 16]);
         let by = HeldBy { owner: "agent".to_owned(), lease, token: five, left_ms: 61_500 };
         let held = Refusal::from(Reject::LeaseHeld { fence: FenceName::repo(), by: Box::new(by) });
-        let said = lines("error", "rejected", "", &held);
-        assert!(said.contains("is held by 'agent', with token 5, for another 62 s"), "{said}");
+        let text = lines("error", "rejected", "", &held);
+        assert!(text.contains("is held by 'agent', with token 5, for another 62 s"), "{text}");
         let holder = format!(r#""holder":{{"owner":"agent","lease":"{}","token":5,"left_ms":61500}}"#, "07".repeat(16));
-        assert!(said.contains(&holder), "{said}");
+        assert!(text.contains(&holder), "{text}");
     }
 
     #[test]
-    fn the_two_voices_say_the_same() {
+    fn text_and_json_agree() {
         let token = Token::parse(b"41").unwrap();
         let mark = Mark::from(Token::parse(b"42").unwrap());
         let reject = Reject::Stale { fence: FenceName::repo(), token, mark, kind: Some(TokenKind::Lease) };

@@ -14,7 +14,7 @@ const LONGEST_MESSAGE: usize = 16 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Written by a newer version.
-    #[error("its format is {0}, and this git-fence supports formats 1 to {LEASE_FORMAT}")]
+    #[error("it has format {0}, and this git-fence supports formats 1 to {LEASE_FORMAT}")]
     Format(String),
     /// A trailer is missing.
     #[error("its trailer {0} is missing")]

@@ -272,7 +272,7 @@ fn only_leases_live_below_refs_fence() {
         for (object, word) in [
             (&blob, "a blob"),
             (&tag, "a tag"),
-            (&future, "of format 3"),
+            (&future, "has format 3"),
             (&large, "larger than"),
             (&head, "not a record"),
         ] {

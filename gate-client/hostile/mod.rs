@@ -1,7 +1,7 @@
-//! Hostile input: for every parser of this crate, a check that takes any bytes at all.
+//! Hostile input: for every parser of this crate, a check that takes any bytes.
 //!
-//! As in `git_fence_core::hostile`: a check panics where the rule is broken. Only there in tests and
-//! behind the feature `fuzzing`.
+//! As in `git_fence_core::hostile`, a check panics if its parser breaks a rule. Compiled only for tests and
+//! with the feature `fuzzing`.
 
 #[path = "../../core/hostile/near.rs"]
 #[cfg(test)]
@@ -29,7 +29,7 @@ use std::{
     process::ExitStatus,
 };
 
-/// What git says to the remote helper, line by line.
+/// Lines from git to the remote helper.
 pub fn helper(bytes: &[u8]) {
     let mut options = Options::default();
     let mut updates = Vec::new();
@@ -52,7 +52,7 @@ pub fn helper(bytes: &[u8]) {
             _ => {}
         }
     }
-    // Nothing that was said becomes an argument of its own.
+    // No input becomes an argument of its own.
     let arguments = [options.push_arguments(&updates), options.fetch_arguments()].concat();
     assert!(arguments.iter().all(|argument| argument.as_bytes().starts_with(b"--")), "{arguments:?}");
     let is_compared = |argument: &&OsString| argument.as_bytes().starts_with(b"--force-with-lease=");
@@ -61,7 +61,7 @@ pub fn helper(bytes: &[u8]) {
     assert!(options.push_options().is_empty());
 }
 
-/// The commands of gitremote-helpers(7) that we say we know.
+/// The commands of gitremote-helpers(7) that we support.
 fn is_command(line: &[u8]) -> bool {
     let word = line.split(|b| *b == b' ').next().unwrap_or_default();
     let rest = &line[(word.len() + 1).min(line.len())..];
@@ -74,7 +74,7 @@ fn is_command(line: &[u8]) -> bool {
             let value = rest.get(name.len() + 1..).unwrap_or_default();
             !name.is_empty() && std::str::from_utf8(name).is_ok() && is_plain_or_quoted(value)
         }
-        // At least one colon, and something behind the last.
+        // At least one colon, and text after the last.
         b"push" => has_more && rest.contains(&b':') && !rest.ends_with(b":"),
         b"fetch" => {
             let id = rest.split(|b| *b == b' ').next().unwrap_or_default();
@@ -85,7 +85,7 @@ fn is_command(line: &[u8]) -> bool {
     }
 }
 
-/// Anything that does not begin with a double quote; or a string of C's, as git writes them.
+/// Anything that does not start with a double quote, or a C string as git writes it.
 fn is_plain_or_quoted(value: &[u8]) -> bool {
     let [b'"', inner @ .., b'"'] = value else { return value.first() != Some(&b'"') };
     let mut rest = inner;
@@ -101,11 +101,11 @@ fn is_plain_or_quoted(value: &[u8]) -> bool {
     }
 }
 
-/// What git said of a push: its exit code, its standard output up to a NUL, its standard error.
+/// The result of a `git push`: its exit code, its standard output up to a NUL, its standard error.
 pub fn answer(bytes: &[u8]) {
-    let (code, said) = bytes.split_first().unwrap_or((&0, b""));
-    let cut = said.iter().position(|b| *b == 0).unwrap_or(said.len());
-    let (stdout, stderr) = (said[..cut].to_vec(), said.get(cut + 1..).unwrap_or_default().to_vec());
+    let (code, output) = bytes.split_first().unwrap_or((&0, b""));
+    let cut = output.iter().position(|b| *b == 0).unwrap_or(output.len());
+    let (stdout, stderr) = (output[..cut].to_vec(), output.get(cut + 1..).unwrap_or_default().to_vec());
     let ran = Ran { status: ExitStatus::from_raw(i32::from(*code) << 8), stdout, stderr };
     let read = PushAnswer::of(&ran);
     let says = |words: &str| String::from_utf8_lossy(&ran.stderr).contains(words);
@@ -115,15 +115,15 @@ pub fn answer(bytes: &[u8]) {
     }
     match read {
         PushAnswer::Refused { refs, verdict } => {
-            // That nothing moved is believed of a whole report.
+            // Only a complete report shows that nothing moved.
             assert!(ran.stdout.ends_with(b"Done\n"));
             assert!(refs.iter().any(|answer| answer.refused.is_some()));
             refs.iter().filter_map(|answer| answer.refused.as_ref()).for_each(|why| {
                 assert!(is_fit(why, 201) && is_fit(&reason_in(why), 201), "{why:?}");
             });
-            is_tame(verdict);
+            assert_safe(verdict);
         }
-        PushAnswer::Landed { verdict, .. } => is_tame(verdict),
+        PushAnswer::Landed { verdict, .. } => assert_safe(verdict),
         PushAnswer::NotSent(NotSent::FromHere(why)) => assert!(says("refspec ") || says("error: "), "{why:?}"),
         // A server that has been heard has been reached.
         PushAnswer::NotSent(NotSent::NoConnection(why)) => {
@@ -143,7 +143,7 @@ pub fn answer(bytes: &[u8]) {
     }
 }
 
-fn is_tame(verdict: Option<git_fence_core::GateAnswer>) {
+fn assert_safe(verdict: Option<git_fence_core::GateAnswer>) {
     let by = verdict.and_then(|verdict| verdict.holder);
     assert!(by.as_ref().is_none_or(|by| is_fit(&by.owner, 101)), "{by:?}");
 }
@@ -153,7 +153,7 @@ pub fn surroundings(bytes: &[u8]) {
     let url = OsStr::from_bytes(bytes);
     let bare = without_password(url);
     assert!(bare.len() <= url.len());
-    // Once is enough where no more than one name and password stand before the host.
+    // No name or password is left before the host.
     let is_web = bytes.starts_with(b"http://") || bytes.starts_with(b"https://");
     let host = bare.as_bytes().splitn(4, |b| *b == b'/').nth(2).unwrap_or_default();
     assert!(!is_web || !host.contains(&b'@'));

@@ -1,4 +1,4 @@
-//! No parser accepts what its grammar does not, or believes what nobody said.
+//! Parsers accept exactly their grammar.
 
 use super::near::{cases, hostile};
 use crate::surroundings::{Environment, GitSettings as _};
@@ -42,7 +42,7 @@ fn variables() -> impl Strategy<Value = Vec<u8>> {
     .prop_map(String::into_bytes)
 }
 
-/// What git reads of a list that it has quoted for a shell.
+/// A list in shell quotes, as git reads it.
 fn unquoted(list: &[u8]) -> Vec<u8> {
     let (mut out, mut inside, mut bytes) = (Vec::new(), false, list.iter());
     while let Some(byte) = bytes.next() {
@@ -59,22 +59,22 @@ proptest! {
     #![proptest_config(cases(800))]
 
     #[test]
-    fn commands_are_read_to_the_letter(bytes in hostile(commands())) {
+    fn commands_are_parsed_strictly(bytes in hostile(commands())) {
         super::helper(&bytes);
     }
 
     #[test]
-    fn an_answer_is_believed_when_somebody_gave_it(bytes in hostile(report())) {
+    fn only_complete_push_reports_count(bytes in hostile(report())) {
         super::answer(&bytes);
     }
 
     #[test]
-    fn surroundings_are_read_to_the_letter(bytes in hostile(variables())) {
+    fn urls_and_settings_are_parsed_strictly(bytes in hostile(variables())) {
         super::surroundings(&bytes);
     }
 
     #[test]
-    fn a_setting_survives_its_quotes(value in vec(any::<u8>(), 0..12)) {
+    fn quoted_setting_round_trips(value in vec(any::<u8>(), 0..12)) {
         let mut environment = Environment::default();
         environment.set_last("push.pushOption", OsStr::from_bytes(&value));
         let quoted = environment.get(git_fence_system::env::GIT_CONFIG_PARAMETERS).unwrap().as_bytes().to_vec();

@@ -1,6 +1,6 @@
-//! The client of git-fence: `git fence`, and the remote helper that carries a plain `git push`.
+//! The client of git-fence: `git fence`, and the remote helper for plain `git push`.
 //!
-//! What a client writes into push options, the gate reads with [`git_fence_core::read_options`]:
+//! The client writes push options, and the gate reads them with [`git_fence_core::read_options`]:
 //!
 //! ```
 //! use git_fence_core::{FenceName, Token};

@@ -1,6 +1,6 @@
-//! The settings that travel to git in the environment.
+//! Git settings in environment variables.
 //!
-//! Which variables there are stands in [`env`](mod@git_fence_system::env).
+//! The variables are listed in [`env`](mod@git_fence_system::env).
 
 pub(crate) use git_fence_system::Environment;
 use git_fence_system::env;
@@ -9,30 +9,30 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
 };
 
-/// The key that sends pushes of a URL through the remote helper starts with this.
+/// The prefix of URLs that git hands to the remote helper.
 pub(crate) const HELPER: &str = "fence::";
 
-/// The settings that git finds in its environment.
+/// The git settings in an environment.
 pub(crate) trait GitSettings {
-    /// Those that come as keys and values, in their order.
+    /// The settings in `GIT_CONFIG_KEY_<n>` and `GIT_CONFIG_VALUE_<n>`, in order.
     fn settings(&self) -> Vec<(OsString, OsString)>;
 
     /// Replaces them.
     fn set_settings(&mut self, settings: &[(OsString, OsString)]);
 
-    /// Adds a setting after all others, as `git -c` does: also after those that the user gave to git
-    /// with `-c`, which come after [`GitSettings::set_settings`].
+    /// Adds a setting after all others, as `git -c` does: also after those that the user gave to git with `-c`,
+    /// which come after [`GitSettings::set_settings`].
     fn set_last(&mut self, key: &str, value: &OsStr);
 
-    /// This environment without what `run` put into it to send pushes through the helper: a git that
-    /// the helper starts would otherwise call the helper, for ever.
+    /// This environment without the settings of `run` that send pushes through the helper. Otherwise a git that
+    /// the helper starts would call the helper again, for ever.
     fn without_helper(&self) -> Environment;
 }
 
 impl GitSettings for Environment {
     fn settings(&self) -> Vec<(OsString, OsString)> {
         let count = self.text(env::GIT_CONFIG_COUNT).and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
-        // Git refuses a list with a gap, so there are no more of them than variables.
+        // Git refuses a list with a gap, so there cannot be more settings than variables.
         (0..count.min(self.count()))
             .filter_map(|n| {
                 Some((self.nth(env::GIT_CONFIG_KEY, n)?.into(), self.nth(env::GIT_CONFIG_VALUE, n)?.into()))
@@ -66,7 +66,7 @@ impl GitSettings for Environment {
     fn without_helper(&self) -> Environment {
         let mut plain = self.clone();
         let settings = self.settings();
-        // To the byte: the path of a repository need not be UTF-8.
+        // Compared as bytes: the path of a repository need not be UTF-8.
         let ours = format!("url.{HELPER}");
         let is_ours = |key: &OsStr| key.as_bytes().starts_with(ours.as_bytes());
         let others: Vec<_> = settings.iter().filter(|(key, _)| !is_ours(key)).cloned().collect();
@@ -77,7 +77,7 @@ impl GitSettings for Environment {
     }
 }
 
-/// As git quotes for a shell, and reads back.
+/// In single quotes, as git writes and reads them.
 fn in_shell_quotes(text: &OsStr) -> OsString {
     OsString::from_vec(gix::quote::single(text.as_bytes().into()).into())
 }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_come_last_are_quoted_as_git_does() {
+    fn last_settings_are_quoted_as_git_does() {
         let mut environment = Environment::default();
         environment.set_last("push.pushOption", OsStr::new(""));
         environment.set_last("push.pushOption", OsStr::new("it's 5 o'clock!"));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_lies_is_not_counted_to_its_end() {
+    fn huge_config_count_is_not_counted_to_its_end() {
         let mut environment = Environment::default();
         environment.set(env::GIT_CONFIG_COUNT, usize::MAX.to_string());
         environment.set_nth(env::GIT_CONFIG_KEY, 0, "a.b");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_run_added_is_taken_out_again_and_the_rest_stays() {
+    fn settings_added_by_run_are_removed_and_others_kept() {
         let mut outer = Environment::default();
         let pair = |key: &str, value: &str| (OsString::from(key), OsString::from(value));
         let users = vec![pair("init.defaultBranch", "main"), pair("url.ssh://x/.insteadOf", "x:")];

@@ -133,7 +133,7 @@ fn demo_of_the_readme_works() {
         assert_eq!(shown.matches("note: skipped: fence 'repo' is held by 'one', with token ").count(), 1, "{shown}");
         assert_eq!(shown.matches("one has pushed").count(), 2, "{shown}");
         assert!(!shown.contains("two has pushed"), "{shown}");
-        assert!(shown.contains("'one' had it and gave it back; nobody had it before"), "{shown}");
+        assert!(shown.contains("'one' held it and released it; it was the first holder"), "{shown}");
         assert_eq!(shown.matches("error: FENCE-LEASE-REQUIRED").count(), 1, "{shown}");
         assert!(order[2].contains("refs/heads/slow") && order[3].contains("refs/heads/main"), "{shown}");
         assert!(shown.ends_with(|c: char| c.is_ascii_hexdigit()) && shown.contains(" lines, all as they were written"));

@@ -353,7 +353,7 @@ fn session_from_outside_the_pid_namespace_works_like_any_other() {
     let Some((output, said)) = run_in_pid_namespace(&place, &["--mount-proc"], &script) else { return };
     assert_eq!(text(&output.stdout).trim(), "NSsid:\t0", "the session is visible from inside: {said}");
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("left a process behind"), "{said}");
+    assert!(said.contains("left a process running"), "{said}");
     assert_eq!(place.outcome(), "ran");
 }
 
@@ -387,7 +387,7 @@ fn sigterm_comes_first_and_sigkill_only_for_survivors() {
         assert_eq!((code, place.outcome().as_str()), (Some(75), "lost"), "{said}");
         assert!(asked.exists(), "{said}");
         assert!(!place.is_alive(command), "it is still alive after run has ended");
-        assert!(!said.contains("behind"), "{said}");
+        assert!(!said.contains("stopping what is left"), "{said}");
     }
 }
 
@@ -403,7 +403,7 @@ fn processes_left_by_the_command_are_ended_and_reported() {
     );
     let (code, said) = Started::by(&mut place.run(&[], &script), &place).end();
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("left 2 processes behind"), "{said}");
+    assert!(said.contains("left 2 processes running"), "{said}");
     for name in ["stubborn", "child"] {
         assert!(!place.is_alive(place.pid(name)), "'{name}' is still alive after run has ended");
     }
@@ -411,7 +411,7 @@ fn processes_left_by_the_command_are_ended_and_reported() {
     let script = format!("{} & until [ -e {word} ]; do sleep 0.02; done", place.stays("single"));
     let (code, said) = Started::by(&mut place.run(&[], &script), &place).end();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("left a process behind"), "{said}");
+    assert!(said.contains("left a process running"), "{said}");
 }
 
 #[test]
@@ -480,7 +480,7 @@ fn killing_the_keeper_ends_the_command_too() {
     signal(parent_of(place.pid("command")), "KILL");
     let (code, said) = started.end();
     assert_eq!(code, Some(137), "{said}");
-    assert!(said.contains("the keeper of the command has died"), "{said}");
+    assert!(said.contains("the keeper of the command died"), "{said}");
     for name in ["command", "child"] {
         assert!(!place.is_alive(place.pid(name)), "'{name}' is still alive after run has ended");
     }

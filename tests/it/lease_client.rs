@@ -45,8 +45,8 @@ fn second_client_is_told_who_holds_the_lease() {
              agent a: repo: released by agent a after token 3 (first)"
         );
         let log = a.ok(&["log"]);
-        assert!(log.contains("Z  'agent b' has it: 'nightly'\n       3  "), "{log}");
-        assert!(log.ends_with("'agent a' had it and gave it back; nobody had it before"), "{log}");
+        assert!(log.contains("Z  'agent b' holds it: 'nightly'\n       3  "), "{log}");
+        assert!(log.ends_with("'agent a' held it and released it; it was the first holder"), "{log}");
         if remote == Remote::Gate {
             assert_eq!(world.mark(), 4);
             world.assert_log_is_whole();
@@ -72,7 +72,7 @@ fn only_permitted_pushers_revoke_a_lease() {
             world.configure("fence.allowRevoke", "tester");
         }
         let revoked = b.ok(&["revoke", "--owner", "agent b", "--reason", "it hangs"]);
-        assert_eq!(revoked, "taken away from 'agent a', which had token 1");
+        assert_eq!(revoked, "revoked the lease of 'agent a', which had token 1");
         let (code, said) = a.code(&["renew"]);
         assert_eq!(code, 12, "{said}");
         assert!(said.contains("'agent b' revoked it (revoked: 'it hangs')"), "{said}");
@@ -577,7 +577,7 @@ fn obstacles_are_reported_clearly() {
     let outside = Agent { world: &world, name: "nowhere".to_owned() };
     let (code, said) = outside.code(&["status"]);
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("not a repository") && said.contains("hint: "), "{said}");
+    assert!(said.contains("not in a usable git repository") && said.contains("hint: "), "{said}");
     // A server without atomic pushes.
     world.configure("receive.advertiseAtomic", "false");
     let (code, said) = a.code(&["acquire"]);

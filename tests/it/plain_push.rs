@@ -235,7 +235,7 @@ fn mirror_push_leaves_the_leases_alone() {
     assert_eq!(world.server_ref("refs/heads/new"), None);
     assert_eq!(tip(&world, "mirror.git", "refs/fence/repo/lease"), lease);
     let said = ok_under_lease(&world, 1, "git update-ref refs/fence/other/lease HEAD; git push --mirror origin 2>&1");
-    assert!(said.contains("'refs/fence/other/lease' is left out"), "{said}");
+    assert!(said.contains("'refs/fence/other/lease' is not pushed"), "{said}");
     assert_eq!(world.server_ref("refs/fence/other/lease"), None);
     world.ok(world.git("mirror.git").args(["fsck"]));
 }
@@ -249,7 +249,7 @@ fn lease_skipped_by_a_mirror_push_is_not_shown_as_moved() {
         world.ok(world.git("work").args(["update-ref", "refs/heads/more", "HEAD"]));
         for format in ["", "--porcelain "] {
             let said = ok_under_lease(&world, 1, &format!("git push {format}--mirror origin 2>&1"));
-            assert!(said.contains("'refs/fence/other/lease' is left out"), "{said}");
+            assert!(said.contains("'refs/fence/other/lease' is not pushed"), "{said}");
             assert!(!said.contains("-> refs/fence") && !said.contains(":refs/fence"), "{said}");
         }
         assert_eq!(world.server_ref("refs/fence/other/lease"), None);
@@ -413,7 +413,7 @@ fn users_own_url_spellings_are_fenced() {
     // A rule for exactly this URL precedes ours: better no command than one that bypasses the fence.
     let key = format!("url.{}.pushInsteadOf", world.server().display());
     world.ok(world.git("work").args(["config", &key, "../server.git"]));
-    refused_under_lease(&world, "git push -q origin main:h; exit 9", "around the fence");
+    refused_under_lease(&world, "git push -q origin main:h; exit 9", "bypass the fence");
     assert_eq!(world.server_ref("refs/heads/h"), None);
     world.ok(world.git("work").args(["config", "--unset", &key]));
     ok_under_lease(&world, 1, "git push -q origin main:h");

@@ -388,14 +388,14 @@ fn exit_codes_are_as_documented() {
     }
     let commands: [(&[&str], i32, &str); 9] = [
         (&["run", "--", "no-such-command-here"], 127, "was not found"),
-        (&["run", "--", "/etc/passwd"], 126, "cannot be run"),
-        (&["run", "--ttl", "0", "--", "true"], 2, "TTL of '0'"),
-        (&["run", "--ttl", "3650d", "--", "true"], 2, "TTL of '3650d'"),
-        (&["run", "--ttl", "soon", "--", "true"], 2, "'soon' is not a length of time"),
-        (&["run", "--remote", "nowhere", "--", "true"], 2, "no remote of the name 'nowhere'"),
+        (&["run", "--", "/etc/passwd"], 126, "cannot run"),
+        (&["run", "--ttl", "0", "--", "true"], 2, "invalid TTL '0'"),
+        (&["run", "--ttl", "3650d", "--", "true"], 2, "invalid TTL '3650d'"),
+        (&["run", "--ttl", "soon", "--", "true"], 2, "'soon' is not a duration"),
+        (&["run", "--remote", "nowhere", "--", "true"], 2, "no such remote 'nowhere'"),
         (&["run", "--remote", "/no/such/place.git", "--", "true"], 69, "cannot reach the remote"),
         (&["run", "--fence", "A/B", "--", "true"], 2, "is not a valid fence name"),
-        (&["run", "--owner", "\u{1b}\u{7}", "--", "true"], 2, "nothing in it that can be shown"),
+        (&["run", "--owner", "\u{1b}\u{7}", "--", "true"], 2, "no printable characters"),
     ];
     for (args, code, words) in commands {
         let (got, said) = agent.code(args);
@@ -576,7 +576,7 @@ fn lease_is_lost_if_the_remote_stays_unreachable() {
     fs::rename(&away, world.server()).unwrap();
     assert_eq!(ended.status.code(), Some(75), "{}", text(&ended.stderr));
     let said = text(&ended.stderr);
-    assert!(said.contains("could not be renewed") && said.contains("not renewed in time"), "{said}");
+    assert!(said.contains("could not renew the lease") && said.contains("not renewed in time"), "{said}");
     assert_eq!(agent.status()["outcome"], "lost");
 }
 

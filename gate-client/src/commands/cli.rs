@@ -25,9 +25,8 @@ use std::{
 
 /// Push to a shared repository without stepping on each other
 ///
-/// A lease says whose turn it is. It lives in the remote itself, in refs/fence/, and every push made
-/// under it carries a token that grows: a run that was paused and lost its turn is refused by the
-/// remote, whatever it believes.
+/// A lease says whose turn it is. It is kept in the remote itself, in refs/fence/. Every push under it carries
+/// a token that grows, so the remote refuses a run that was paused and has lost its turn.
 #[derive(Parser)]
 #[command(name = "git fence", version)]
 struct FenceCli {
@@ -37,45 +36,45 @@ struct FenceCli {
 
 #[derive(Subcommand)]
 enum FenceCommand {
-    /// Hold the lease around a command: whoever comes second leaves, with exit code 0
+    /// Run a command under the lease; if another run holds it, exit with code 0
     ///
-    /// Plain `git push` inside the command carries a fresh token every time. The command's exit code is
-    /// passed on; killed by signal n is 128+n. The lease was lost: 75. The remote cannot be reached: 69.
-    /// Wrong usage: 2. The command cannot be run: 126, is not found: 127.
+    /// Every plain `git push` inside the command carries a fresh token. The exit code is that of the command, or
+    /// 128+n if signal n killed it; 75 if the lease was lost; 69 if the remote cannot be reached; 2 for wrong
+    /// usage; 126 if the command cannot be run; 127 if it is not found.
     Run(RunArgs),
-    /// Push with a token: under the lease that is held here, or under one taken for this push
+    /// Push with a token: under the lease held here, or under one taken for this push
     Push(PushArgs),
-    /// Take the lease, and print its token; exit code 11 when somebody else holds it
+    /// Take the lease and print its token; exit code 11 if another holds it
     Acquire {
         #[command(flatten)]
         single: Single,
         #[command(flatten)]
         wanted: LeaseArgs,
     },
-    /// Say that the holder is alive; exit code 12 when the lease is not ours any more
+    /// Renew the lease; exit code 12 if it has been taken over
     Renew(Single),
-    /// Go on to the next token, and print it
+    /// Advance to the next token and print it
     Advance(Single),
-    /// Give the lease back
+    /// Release the lease
     Release(Single),
-    /// Take the lease away from whoever has it
+    /// Take the lease away from its holder
     Revoke {
         #[command(flatten)]
         single: Single,
         #[command(flatten)]
         wanted: LeaseArgs,
     },
-    /// Show who has the lease
+    /// Show who holds the lease
     Status(Single),
-    /// Show who had it, and why it changed hands
+    /// Show who held the lease, and why it changed hands
     Log {
         #[command(flatten)]
         single: Single,
-        /// How many
+        /// The number of entries
         #[arg(short = 'n', long, default_value = "20")]
         most: NonZero<usize>,
     },
-    /// Mark progress: the next heartbeat tells the remote, and --stall-after counts from here
+    /// Report progress: the next heartbeat tells the remote, and --stall-after counts from here
     Progress {
         #[command(flatten)]
         single: Single,
@@ -91,18 +90,18 @@ enum FenceCommand {
 struct Single {
     #[command(flatten)]
     place: Target,
-    /// For programs: JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Runs what the command line says.
+/// Parses the command line and runs the command.
 pub(crate) fn run(args: Vec<OsString>, environment: Environment) -> ExitCode {
     let starter = Starter::find(args.first().map_or(OsStr::new(""), OsString::as_os_str), &environment);
     let cli = match FenceCli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => {
-            // Help goes to standard output and is no failure; both may meet a closed pipe.
+            // Help goes to standard output and is not a failure. Printing fails on a closed pipe, which is ignored.
             let _ = e.print();
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
         }
@@ -123,7 +122,7 @@ pub(crate) fn run(args: Vec<OsString>, environment: Environment) -> ExitCode {
     }
 }
 
-/// A command that does one thing and says what came of it.
+/// Runs a single command and prints its result.
 fn single(command: &FenceCommand, environment: Environment) -> ExitCode {
     let json = match command {
         FenceCommand::Push(args) => args.json,
@@ -152,8 +151,8 @@ fn single(command: &FenceCommand, environment: Environment) -> ExitCode {
         }
     });
     match done {
-        Ok(said) => {
-            said.say(json);
+        Ok(output) => {
+            output.print(json);
             ExitCode::SUCCESS
         }
         Err(failure) => {
@@ -167,7 +166,7 @@ fn single(command: &FenceCommand, environment: Environment) -> ExitCode {
     }
 }
 
-/// A person reads prose, a program reads JSON.
+/// Prints a failure: prose for people, and JSON for programs.
 pub(crate) fn report(failure: &Failure, json: bool) {
     if json {
         let _ = writeln!(io::stdout(), "{}", failure.json());
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         <FenceCli as clap::CommandFactory>::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! Which fence of which remote a command is about, and which lease of it is held here.
+//! The fence and remote of a command, and the lease that is held here.
 
 use crate::{
     clock::Clock,
@@ -22,27 +22,27 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 /// Which fence of which remote.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Target {
-    /// The fence [default: the one of the run that this is in, or repo]
+    /// The fence [default: that of the enclosing run, or repo]
     #[arg(long, value_name = "NAME")]
     pub(crate) fence: Option<String>,
-    /// The remote, by name or URL [default: the one of the run that this is in, or origin]
+    /// The remote, by name or URL [default: that of the enclosing run, or origin]
     #[arg(long, value_name = "REMOTE")]
     pub(crate) remote: Option<String>,
 }
 
-/// Who wants a lease, and for how long.
+/// The owner and the TTL of a new lease.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LeaseArgs {
-    /// Who you are, for people: it stands in the history, and proves nothing [default: user@host]
+    /// Your name in the history, for people; it proves nothing [default: user@host]
     #[arg(long, value_name = "ID")]
     pub(crate) owner: Option<String>,
     /// How long the lease lasts without a heartbeat: 1s to 7d, the gate may allow less
     #[arg(long, value_name = "TIME", default_value = "90s")]
     pub(crate) ttl: String,
-    /// Why you want it, for the history
+    /// Why you take the lease, for the history
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// How far clocks may differ, where no gate judges whether a lease has expired
+    /// How far clocks may differ; matters without a gate, which decides what has expired
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) skew: String,
 }
@@ -55,17 +55,18 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn here(environment: Environment) -> Result<Context, Failure> {
-        let cwd = std::env::current_dir()
-            .map_err(|e| Failure::usage(format!("the current directory cannot be used: {e}"), "change to another"))?;
+        let cwd = std::env::current_dir().map_err(|e| {
+            Failure::usage(format!("cannot use the current directory: {e}"), "change to another directory")
+        })?;
         let local = Local::find(&cwd, &environment)?;
         Ok(Context { environment, local })
     }
 
-    /// The fence and the remote that `place` names, or the run that this is in.
+    /// The fence and the remote that `place` names, or those of the enclosing run.
     pub(crate) fn client(&self, place: &Target) -> Result<Client, Failure> {
         let fence = place.fence.as_deref().or_else(|| self.environment.text(env::GIT_FENCE));
         let remote = match (&place.remote, self.inherited()) {
-            // By where it is: another clone may call another repository by the same name.
+            // By URL: in another clone the name may mean another repository.
             (None, Some((held, _))) => self.local.remote_at(&held.remote, &held.url),
             (named, _) => {
                 self.local.remote(named.as_deref().or_else(|| self.environment.text(env::GIT_FENCE_REMOTE)))?
@@ -76,19 +77,19 @@ impl Context {
 
     pub(crate) fn client_of(&self, fence: Option<&str>, remote: Remote) -> Result<Client, Failure> {
         let fence = FenceName::parse(fence.unwrap_or(FenceName::REPO).as_bytes())
-            .map_err(|e| Failure::usage(e.to_string(), "the fence that every repository has is called 'repo'"))?;
+            .map_err(|e| Failure::usage(e.to_string(), "every repository has the fence 'repo'"))?;
         let mut local = self.local.clone();
-        remote.route.shown_to(&mut local.git);
+        remote.route.apply_to(&mut local.git);
         Ok(Client { local, remote, fence, clock: Clock::of(&self.environment), until: None, stop: None })
     }
 
-    /// The lease that is held here: that of the run that this is in, or the one that was acquired.
+    /// The lease that is held here: that of the enclosing run, or the one that was acquired.
     pub(crate) fn held(&self, place: &Target) -> Result<(Client, LeaseDir), Failure> {
         let is_meant = |(held, _): &(HeldLease, LeaseDir)| {
             place.fence.as_deref().is_none_or(|fence| fence == held.fence.as_str())
                 && place.remote.as_deref().is_none_or(|remote| self.leads_to(remote, &held.url))
         };
-        // An outer run is meant only by the name of its remote.
+        // An outer run counts only if its remote is named.
         let outer = self.runs().into_iter().rev().filter(|_| place.remote.is_some());
         if let Some((held, dir)) = self.inherited().into_iter().chain(outer).find(is_meant) {
             let remote = self.local.remote_at(&held.remote, &held.url);
@@ -102,24 +103,24 @@ impl Context {
         let dir = found.ok_or_else(|| {
             Failure::usage(
                 format!("no lease of fence '{}' is held here", client.fence),
-                "take one:  git fence acquire,  or  git fence run -- COMMAND",
+                "take one with  git fence acquire  or  git fence run -- COMMAND",
             )
         })?;
         Ok((client, dir))
     }
 
-    /// Whether that lease is the one that is held here.
+    /// Whether the lease `id` is held here.
     pub(crate) fn holds(&self, place: &Target, id: &LeaseId) -> bool {
         self.held(place).and_then(|(_, dir)| dir.held()).is_ok_and(|here| here.lease.id == *id)
     }
 
-    /// Whether what is called `remote` here is the repository at `url`: another clone may mean another by that name.
+    /// Whether `remote` means the repository at `url` here: in another clone the name may mean another repository.
     fn leads_to(&self, remote: &str, url: &str) -> bool {
         let place = |url: &str| address(OsStr::new(url), &self.local.git.dir);
         self.local.remote(Some(remote)).is_ok_and(|here| here.url == url || place(&here.url) == place(url))
     }
 
-    /// The lease of the run that this is in.
+    /// The lease of the enclosing run.
     pub(crate) fn inherited(&self) -> Option<(HeldLease, LeaseDir)> {
         let dir = LeaseDir::at(&PathBuf::from(self.environment.get(env::GIT_FENCE_DIR)?));
         let id = LeaseId::parse(self.environment.text(env::GIT_FENCE_LEASE)?)?;
@@ -127,8 +128,8 @@ impl Context {
         Some((held, dir))
     }
 
-    /// Whether this belongs to a run that is over: whoever goes on working then must not help itself to
-    /// a new lease, as if it had begun anew.
+    /// Whether this process belongs to a run that is over. It must not take a new lease and continue as if it had
+    /// just started.
     pub(crate) fn is_orphan(&self, client: &Client) -> bool {
         self.environment.get(env::GIT_FENCE_LEASE).is_some()
             && self.inherited().is_none()
@@ -136,32 +137,35 @@ impl Context {
             && self.environment.text(env::GIT_FENCE_REMOTE) == Some(client.remote.name.as_str())
     }
 
-    /// The leases of all runs that this is in, the innermost last.
+    /// The leases of all enclosing runs, the innermost last.
     pub(crate) fn runs(&self) -> Vec<(HeldLease, LeaseDir)> {
         let dirs = self.environment.get(env::GIT_FENCE_RUNS).unwrap_or_default();
         let dirs = std::env::split_paths(dirs).map(|dir| LeaseDir::at(&dir));
         dirs.filter_map(|dir| Some((dir.held().ok()?, dir))).collect()
     }
 
-    pub(crate) fn wish(&self, wanted: &LeaseArgs) -> Result<LeaseRequest, Failure> {
+    pub(crate) fn lease_request(&self, wanted: &LeaseArgs) -> Result<LeaseRequest, Failure> {
         let owner = match &wanted.owner {
             Some(owner) => owner_name(owner).ok_or_else(|| {
-                Failure::usage("the owner's name has nothing in it that can be shown", "as in  --owner nightly@host-3")
+                Failure::usage(
+                    "the owner's name has no printable characters",
+                    "use for example  --owner nightly@host-3",
+                )
             })?,
-            None => self.usual_owner(),
+            None => self.default_owner(),
         };
         let words = wanted.reason.as_deref().and_then(few_words);
         Ok(LeaseRequest { owner, ttl: ttl(&wanted.ttl)?, words, skew: duration(&wanted.skew, "--skew")? })
     }
 
-    fn usual_owner(&self) -> String {
-        owner_name(&format!("{}@{}", user::own_name(), place::host_name())).unwrap_or_else(|| "somebody".to_owned())
+    fn default_owner(&self) -> String {
+        owner_name(&format!("{}@{}", user::own_name(), place::host_name())).unwrap_or_else(|| "unknown".to_owned())
     }
 }
 
-/// What is said to such a one.
+/// The failure for a process whose run is over.
 pub(crate) fn orphaned(client: &Client) -> Failure {
-    Failure::lost(&client.fence, "the run that this belongs to is over")
+    Failure::lost(&client.fence, "the run that this process belongs to is over")
 }
 
 fn ttl(value: &str) -> Result<Ttl, Failure> {
@@ -169,21 +173,21 @@ fn ttl(value: &str) -> Result<Ttl, Failure> {
     let ttl = Ttl::of_seconds(length.as_secs()).filter(|ttl| ttl.duration() == length);
     ttl.ok_or_else(|| {
         Failure::usage(
-            format!("a TTL of {} cannot be had", text::quoted(value.as_bytes())),
-            "from 1s to 7d, in whole seconds. 90s suits most: a third of it is the time between heartbeats",
+            format!("invalid TTL {}", text::quoted(value.as_bytes())),
+            "use 1s to 7d, in whole seconds. 90s is right for most; heartbeats come every third of it",
         )
     })
 }
 
-/// The length of time that `option` is set to.
+/// The duration given for `option`.
 pub(crate) fn duration(value: &str, option: &str) -> Result<Duration, Failure> {
     length_of_time(value).ok_or_else(|| {
-        let what = format!("{option} {} is not a length of time", text::quoted(value.as_bytes()));
-        Failure::usage(what, "as in 30s, 2m or 1h30m")
+        let what = format!("{option} {} is not a duration", text::quoted(value.as_bytes()));
+        Failure::usage(what, "use for example 30s, 2m or 1h30m")
     })
 }
 
-/// An argument as text that can be shown.
+/// An argument as text that is safe to show.
 pub(crate) fn shown(argument: &OsStr) -> String {
     text::one_line(argument.as_bytes(), 200)
 }

@@ -1,7 +1,7 @@
 //! The command line of `git fence`, and its single commands: one operation on a lease each.
 //!
-//! A command finds out which fence of which remote it is about, does one thing, and says what came of it: prose on
-//! stderr, data on stdout. Nothing else prints.
+//! A command finds its fence and remote, does one thing, and prints the result: messages on stderr, data on stdout.
+//! Nothing else prints.
 
 pub(crate) mod cli;
 pub(crate) mod context;

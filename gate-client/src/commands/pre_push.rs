@@ -1,7 +1,7 @@
-//! The clone's pre-push hook: scanners and Git LFS live there.
+//! The clone's pre-push hook, which scanners and Git LFS use.
 //!
-//! The push that carries a lease has a ref more than the user's, and may be sent twice. So git is asked to try the
-//! user's refs alone first, without sending anything: then it runs the hook, once and with its own words.
+//! A push with a lease has one ref more than the user's, and may be sent twice. So git first does a dry run with only
+//! the user's refs: then it runs the hook once, and with the usual input.
 
 use crate::{
     failure::Failure,
@@ -12,14 +12,14 @@ use crate::{
 use git_fence_system::program::is_executable;
 use std::ffi::OsString;
 
-/// Whether git would run one: the file, or (from 2.54 on) a command in the configuration.
+/// Whether git would run one: the file, or (since git 2.54) a command in the configuration.
 pub(crate) fn is_there(git: &Git) -> bool {
     let file = git.ask(["rev-parse", "--git-path", "hooks/pre-push"]);
     file.is_ok_and(|file| is_executable(&git.dir.join(file)))
         || git.settings(&[], r"^hook\..*\.event$").iter().any(|(_, event)| event == "pre-push")
 }
 
-/// Lets the hook see what is about to be pushed. Where it or git says no, nothing was sent.
+/// Runs the hook for what will be pushed. If the hook or git refuses, nothing was sent.
 pub(crate) fn ask(client: &Client, refspecs: &[OsString], arguments: &[OsString]) -> Result<(), Failure> {
     let mut push = plain_push(&client.local.git, &[]);
     push.args(["--verify", "--dry-run"]).args(arguments).args(&client.remote.route.receive_pack).arg("--");
@@ -35,5 +35,5 @@ pub(crate) fn ask(client: &Client, refspecs: &[OsString], arguments: &[OsString]
 }
 
 pub(crate) fn refused() -> Failure {
-    Failure::NotSent { why: "the clone's pre-push hook has refused it".to_owned() }
+    Failure::NotSent { why: "refused by the clone's pre-push hook".to_owned() }
 }

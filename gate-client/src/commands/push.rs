@@ -1,4 +1,4 @@
-//! `git fence push`: a push that carries its token.
+//! `git fence push`: a push with a token.
 
 use crate::{
     commands::{
@@ -26,18 +26,18 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(crate) struct PushArgs {
-    /// The fence [default: the one of the run that this is in, or repo]
+    /// The fence [default: that of the enclosing run, or repo]
     #[arg(long, value_name = "NAME")]
     fence: Option<String>,
     #[command(flatten)]
     wanted: LeaseArgs,
-    /// Push with this token, from a lease service of your own, and take no lease
+    /// Push with this token, from your own lease service, and take no lease
     #[arg(long, value_name = "N", value_parser = parse_token)]
     token: Option<Token>,
-    /// With --token: put the token into the commit's message instead of a push option
+    /// With --token: put the token into the commit message instead of a push option
     #[arg(long, requires = "token")]
     trailer: bool,
-    /// Let refs go back: a '+' in front of every refspec
+    /// Allow non-fast-forward updates: adds a '+' to every refspec
     #[arg(short, long)]
     force: bool,
     /// Push all tags too
@@ -46,10 +46,10 @@ pub(crate) struct PushArgs {
     /// Delete the named refs
     #[arg(short, long)]
     delete: bool,
-    /// Only where the ref is at what you expect, as for git push
+    /// Push only if the ref has the expected value, as for git push
     #[arg(long, value_name = "REF:EXPECT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     force_with_lease: Vec<OsString>,
-    /// Only say what would be pushed: no token is spent
+    /// Only show what would be pushed; no token is spent
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Do not run the clone's pre-push hook
@@ -58,7 +58,7 @@ pub(crate) struct PushArgs {
     /// A push option for the server
     #[arg(short = 'o', long = "push-option", value_name = "OPTION")]
     options: Vec<OsString>,
-    /// For programs: JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// The remote, by name or URL
@@ -71,7 +71,7 @@ fn parse_token(text: &str) -> Result<Token, String> {
     Token::parse(text.as_bytes()).map_err(|e| e.to_string())
 }
 
-/// With the lease that is held here, or with one that is taken for this push and given back in it.
+/// Pushes under the lease held here, or under one that is taken for this push and released by it.
 pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure> {
     let place = Target { fence: args.fence.clone(), remote: args.remote.clone() };
     let client = context.client(&place)?;
@@ -82,37 +82,38 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure
     if let Some(token) = args.token {
         return push_with(context, &client, args, token, refspecs);
     }
-    // Before a lease is taken for it: a scanner may take its time.
-    args.ask_hook(&client, &refspecs)?;
+    // Before taking a lease: a scanner may be slow.
+    args.run_hook(&client, &refspecs)?;
     let mut along = |sending: &mut Sending<'_>| {
         sending.refspecs.clone_from(&refspecs);
         sending.options.extend_from_slice(&args.options);
         sending.arguments = args.arguments();
-        // To a remote of a name, so that the remote-tracking refs follow.
+        // By name, so that git updates the remote-tracking refs.
         sending.by_name = client.is_named() && !fetches_leases(&context.local.git, &client.remote.name);
         sending.how.aloud = true;
     };
     match context.held(&place) {
         Ok((client, dir)) => {
             let moved = client.push_held(&dir, HolderMove::Advance, &mut along)?;
-            said(moved, &client)
+            output_of(moved, &client)
         }
         Err(Failure::Usage { .. }) => {
-            let wish = context.wish(&args.wanted)?;
-            let dir = match client.acquire(&wish)? {
+            let request = context.lease_request(&args.wanted)?;
+            let dir = match client.acquire(&request)? {
                 Taken::Ours(dir) => dir,
                 Taken::Theirs(by, _) => return Err(Failure::Held { fence: client.fence, by: Box::new(by) }),
             };
-            let pushed = client.push_held(&dir, HolderMove::Release, &mut along).and_then(|moved| said(moved, &client));
-            give_back(&client, &dir, pushed.is_ok());
+            let pushed =
+                client.push_held(&dir, HolderMove::Release, &mut along).and_then(|moved| output_of(moved, &client));
+            clean_up(&client, &dir, pushed.is_ok());
             pushed
         }
         Err(other) => Err(other),
     }
 }
 
-/// Whether the remote's leases are fetched into this clone, as they are into a mirror. Git would put the
-/// pushed one there, and its objects are not this clone's.
+/// Whether the remote's leases are fetched into this clone, as in a mirror. Git would then update the clone's
+/// copy of the pushed lease, whose objects this clone does not have.
 fn fetches_leases(git: &Git, remote: &str) -> bool {
     let fetched = git.ask(["config", "--get-all", &format!("remote.{remote}.fetch")]).unwrap_or_default();
     let sources = fetched.lines().map(|refspec| refspec.trim_start_matches('+').split(':').next().unwrap_or_default());
@@ -122,15 +123,15 @@ fn fetches_leases(git: &Git, remote: &str) -> bool {
     })
 }
 
-/// A lease is never left held by a command that ended in order.
-fn give_back(client: &Client, dir: &LeaseDir, is_given_back: bool) {
-    if !is_given_back {
+/// Releases the lease if the push did not: a command that ends normally never leaves a lease held.
+fn clean_up(client: &Client, dir: &LeaseDir, is_released: bool) {
+    if !is_released {
         let _ = client.release(dir);
     }
     dir.remove();
 }
 
-fn said(moved: Moved, client: &Client) -> Result<Output, Failure> {
+fn output_of(moved: Moved, client: &Client) -> Result<Output, Failure> {
     match moved {
         Moved::Landed { token, refs } => {
             let is_ours = |answer: &RefAnswer| answer.name.starts_with("refs/fence/");
@@ -161,7 +162,7 @@ fn dry_run(client: &Client, refspecs: &[OsString], args: &PushArgs) -> Result<Ou
     plain(&mut push, client, "would land", &serde_json::json!({ "outcome": "would-land", "fence": client.fence }))
 }
 
-/// A push with somebody else's token: no lease is taken, and none rides along.
+/// A push with a token of the user's own, without a lease.
 fn push_with(
     context: &Context,
     client: &Client,
@@ -169,7 +170,7 @@ fn push_with(
     token: Token,
     mut refspecs: Vec<OsString>,
 ) -> Result<Output, Failure> {
-    // The hook has been asked, unless nothing shall be pushed at all.
+    // In a dry run git runs the hook; otherwise we run it below.
     let verify = if args.dry_run && !args.no_verify { "--verify" } else { "--no-verify" };
     let mut push = client.local.git.command(["push", "--porcelain", verify]);
     push.args(args.options.iter().flat_map(|option| [OsStr::new("-o"), option]));
@@ -181,7 +182,7 @@ fn push_with(
     if args.dry_run {
         push.arg("--dry-run");
     } else {
-        args.ask_hook(client, &refspecs)?;
+        args.run_hook(client, &refspecs)?;
     }
     push.args(args.arguments()).arg("--").arg(&client.remote.name).args(refspecs);
     let json = serde_json::json!({ "outcome": "landed", "fence": client.fence, "token": token });
@@ -193,32 +194,32 @@ fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Va
     let ran = run(push, &How { aloud: true, ..How::default() });
     let ran = ran.map_err(Failure::CannotRunGit)?;
     match PushAnswer::of(&ran) {
-        // The remote was not asked: no token was looked at, let alone spent.
+        // Nothing was sent, so no token was checked or spent.
         PushAnswer::Landed { refs, .. } if refs.iter().all(|answer| answer.up_to_date) => {
             let json = serde_json::json!({ "outcome": "up-to-date", "fence": client.fence });
-            Ok(Output::new("nothing new: the remote has all of it", &json))
+            Ok(Output::new("nothing new: the remote is up to date", &json))
         }
         PushAnswer::Landed { .. } => Ok(Output::new(prose, json)),
         PushAnswer::Refused { refs, verdict } => Err(client.refused(&remote::refused(refs, verdict))),
         PushAnswer::NoOptions => Err(Failure::broken(
             format!("the remote {} takes no push options", text::in_quotes(&client.remote.name)),
-            "put the token into the commit's message instead:  git fence push --token N --trailer",
+            "put the token into the commit message instead:  git fence push --token N --trailer",
         )),
         PushAnswer::NotSent(why) => Err(client.not_sent(why)),
-        // Nothing is sent in a dry run, and git has been let down by nobody but the hook.
+        // Nothing is sent in a dry run, so only the hook can have failed.
         PushAnswer::Lost { .. } if is_dry => Err(pre_push::refused()),
         PushAnswer::Lost { why } => Err(Failure::Unknown { why }),
         PushAnswer::NoAtomic => Err(Failure::refused(ran.complaint())),
     }
 }
 
-/// Puts the token into the message of the commit that a branch is at: the branch moves to a copy of
-/// it with the trailer, here and there.
+/// Puts the token into the message of the commit at the tip of a branch: the branch moves to a copy of the
+/// commit with the trailer, both locally and in the remote.
 fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token) -> Result<Vec<OsString>, Failure> {
     let git = &context.local.git;
     let one = || {
         Failure::usage(
-            "--trailer stamps one branch of this clone",
+            "--trailer needs exactly one branch of this clone",
             "name it:  git fence push --token N --trailer origin main",
         )
     };
@@ -230,8 +231,9 @@ fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token
     if !branch.starts_with("refs/heads/") {
         return Err(one());
     }
-    let failed =
-        |cause: Cause| Failure::broken(format!("'{from}' cannot be stamped"), "nothing was pushed").because(cause);
+    let failed = |cause: Cause| {
+        Failure::broken(format!("cannot add the trailer to '{from}'"), "nothing was pushed").because(cause)
+    };
     let old = git.ask(["rev-parse", "--verify", &branch]).map_err(|e| failed(e.into()))?;
     let trailer = format!("{TRAILER}: {}:{token}", client.fence);
     let mut amend =
@@ -250,12 +252,12 @@ fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token
     Ok(vec![format!("{force}{new}:{to}").into()])
 }
 
-/// The same tree, parents and author with another message.
+/// A copy of the commit with the same tree, parents and author and another message.
 fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Result<String, Cause> {
     let git = &context.local.git;
-    let told = git.ask(["log", "-1", "--format=%T%n%P%n%an%n%ae%n%ad", "--date=raw", old])?;
-    let lines: Vec<&str> = told.lines().collect();
-    let [tree, parents, name, email, date] = lines[..] else { return Err("git log said something else".into()) };
+    let output = git.ask(["log", "-1", "--format=%T%n%P%n%an%n%ae%n%ad", "--date=raw", old])?;
+    let lines: Vec<&str> = output.lines().collect();
+    let [tree, parents, name, email, date] = lines[..] else { return Err("unexpected output of git log".into()) };
     let mut copy = git.clone();
     copy.environment.set(env::GIT_AUTHOR_NAME, name);
     copy.environment.set(env::GIT_AUTHOR_EMAIL, email);
@@ -269,8 +271,8 @@ fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Resu
 }
 
 impl PushArgs {
-    /// Has the clone's pre-push hook look at what is about to be pushed.
-    fn ask_hook(&self, client: &Client, refspecs: &[OsString]) -> Result<(), Failure> {
+    /// Runs the clone's pre-push hook, if there is one.
+    fn run_hook(&self, client: &Client, refspecs: &[OsString]) -> Result<(), Failure> {
         let is_due = !self.no_verify && pre_push::is_there(&client.local.git);
         if is_due { pre_push::ask(client, refspecs, &self.arguments()) } else { Ok(()) }
     }
@@ -287,21 +289,21 @@ impl PushArgs {
         self.force_with_lease.iter().map(lease).collect()
     }
 
-    /// The refspecs as git gets them: `--force` becomes a `+` on each, because it would switch the
-    /// check on the lease off.
+    /// The refspecs for git. `--force` becomes a `+` on each, because git's `--force` would also disable the check
+    /// of the lease.
     fn all_refspecs(&self, context: &Context) -> Result<Vec<OsString>, Failure> {
         let mut refspecs = self.refspecs.clone();
         if let Some(lease) = refspecs.iter().find(|refspec| names_a_lease(refspec)) {
             return Err(Failure::usage(
-                format!("'{}' is where leases live", shown(lease)),
-                "they are moved by  git fence acquire, advance and release",
+                format!("'{}' is a lease", shown(lease)),
+                "change leases with  git fence acquire, advance and release",
             ));
         }
         if self.delete {
             if refspecs.is_empty() {
                 return Err(Failure::usage(
-                    "--delete needs the refs to delete",
-                    "git fence push --delete origin old-branch",
+                    "--delete requires the refs to delete",
+                    "name them:  git fence push --delete origin old-branch",
                 ));
             }
             refspecs.iter_mut().for_each(|refspec| *refspec = join(":", refspec));
@@ -310,7 +312,7 @@ impl PushArgs {
             let branch = context.local.git.ask(["symbolic-ref", "--quiet", "HEAD"]).map_err(|_| {
                 Failure::usage(
                     "HEAD is detached: there is no current branch to push",
-                    "say what goes where:  git fence push origin HEAD:main",
+                    "name source and destination:  git fence push origin HEAD:main",
                 )
             })?;
             refspecs.push(format!("{branch}:{branch}").into());

@@ -1,4 +1,4 @@
-//! The single commands: one operation on a lease each.
+//! The single commands, one per operation on a lease.
 
 use crate::{
     commands::context::{Context, LeaseArgs, Target, orphaned},
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// What a command has to say: a line or two for people, JSON for programs.
+/// The output of a command: a line or two for people, JSON for programs.
 pub(crate) struct Output {
     pub(crate) prose: String,
     pub(crate) json: String,
@@ -28,8 +28,8 @@ impl Output {
         Output { prose: prose.into(), json: serde_json::to_string(json).unwrap_or_default() }
     }
 
-    /// Standard output is data.
-    pub(crate) fn say(&self, json: bool) {
+    /// Prints to standard output, which is for data.
+    pub(crate) fn print(&self, json: bool) {
         let mut text = if json { self.json.clone() } else { self.prose.clone() };
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -64,12 +64,12 @@ fn ours(outcome: &'static str, client: &Client, lease: &Lease, prose: String) ->
 
 /// `git fence acquire`: prints the token.
 pub(crate) fn acquire(context: &Context, place: &Target, wanted: &LeaseArgs) -> Result<Output, Failure> {
-    let wish = context.wish(wanted)?;
+    let request = context.lease_request(wanted)?;
     let client = context.client(place)?;
     if context.is_orphan(&client) {
         return Err(orphaned(&client));
     }
-    match client.acquire(&wish)? {
+    match client.acquire(&request)? {
         Taken::Ours(dir) => {
             CurrentLease::of(&context.local, &client.fence, &client.remote.url).set(&dir)?;
             let lease = dir.held()?.lease;
@@ -99,14 +99,14 @@ pub(crate) fn advance(context: &Context, place: &Target) -> Result<Output, Failu
     Ok(ours("advanced", &client, &lease, token.to_string()))
 }
 
-/// `git fence release`. Twice is harmless, and so is releasing what somebody else has by now.
+/// `git fence release`. Harmless if the lease was released already or has been taken over.
 pub(crate) fn release(context: &Context, place: &Target) -> Result<Output, Failure> {
     let found = context.held(place);
     let (client, dir) = match found {
         Ok(found) => found,
         Err(Failure::Usage { .. }) if context.client(place).is_ok() => {
             let json = serde_json::json!({ "outcome": "nothing-held" });
-            return Ok(Output::new("nothing is held here", &json));
+            return Ok(Output::new("no lease is held here", &json));
         }
         Err(other) => return Err(other),
     };
@@ -128,17 +128,18 @@ pub(crate) fn release(context: &Context, place: &Target) -> Result<Output, Failu
 
 /// `git fence revoke`.
 pub(crate) fn revoke(context: &Context, place: &Target, wanted: &LeaseArgs) -> Result<Output, Failure> {
-    let wish = context.wish(wanted)?;
-    if wish.words.is_none() {
+    let request = context.lease_request(wanted)?;
+    if request.words.is_none() {
         return Err(Failure::usage(
-            "a lease is not taken away without a reason",
-            "say why:  --reason 'host-3 is gone'",
+            "revoking a lease requires a reason",
+            "give one, for example  --reason 'host-3 is gone'",
         ));
     }
     let client = context.client(place)?;
-    match client.revoke(&wish)? {
+    match client.revoke(&request)? {
         Some(lease) => {
-            let prose = format!("taken away from {}, which had token {}", text::in_quotes(&lease.owner), lease.token);
+            let prose =
+                format!("revoked the lease of {}, which had token {}", text::in_quotes(&lease.owner), lease.token);
             Ok(ours("revoked", &client, &lease, prose))
         }
         None => {
@@ -165,14 +166,14 @@ struct StatusJson<'a> {
     deadline: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<&'a str>,
-    /// Whether it is held from here.
+    /// Whether it is held here.
     mine: bool,
-    /// That its holder has heard a gate on the remote; not there where nobody knows.
+    /// Whether its holder has seen a gate on the remote; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     gate: Option<bool>,
 }
 
-/// `git fence status`: who has it. By this machine's clock: where there is a gate, its own counts.
+/// `git fence status`: who holds the lease, by this machine's clock. A gate uses its own clock.
 pub(crate) fn status(context: &Context, place: &Target) -> Result<Output, Failure> {
     let client = context.client(place)?;
     let seen = client.read()?;
@@ -205,7 +206,7 @@ pub(crate) fn status(context: &Context, place: &Target) -> Result<Output, Failur
             let mine = if json.mine { " (this clone)" } else { "" };
             let word = match state {
                 "held" => "held by",
-                "released" => "given back by",
+                "released" => "released by",
                 _ => "expired, last held by",
             };
             format!("fence '{}'  {word} {owner}{mine}, token {}; {}", client.fence, lease.token, how_it_came(lease))
@@ -220,7 +221,7 @@ pub(crate) fn status(context: &Context, place: &Target) -> Result<Output, Failur
     Ok(Output::new(prose, &json))
 }
 
-/// `git fence log`: who had it, the newest first.
+/// `git fence log`: who held the lease, newest first.
 pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Output, Failure> {
     let client = context.client(place)?;
     let mirror = client.mirror()?;
@@ -240,38 +241,41 @@ pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Outp
         .zip(after)
         .map(|(seen, after)| {
             let (lease, owner) = (&seen.lease, text::in_quotes(&seen.lease.owner));
-            let what = what_became(lease, after.map(|after| &after.lease));
+            let what = what_happened(lease, after.map(|after| &after.lease));
             format!("{:>8}  {}  {owner} {what}", lease.token, seen.time)
         })
         .collect();
     Ok(Output::new(if prose.is_empty() { "never held".to_owned() } else { prose.join("\n") }, &rows))
 }
 
-/// What an owner did with the lease, and how it had come to it, where that is not the usual way.
-fn what_became(lease: &Lease, after: Option<&Lease>) -> String {
+/// What an owner did with the lease, and how it got it unless the lease had been released.
+fn what_happened(lease: &Lease, after: Option<&Lease>) -> String {
     if lease.is_revocation() {
-        return format!("took it away{}", in_words(lease));
+        return format!("revoked it{}", in_words(lease));
     }
     let did = match (lease.state, after.map(|after| after.reason)) {
-        (LeaseState::Released, _) => "had it and gave it back",
-        (LeaseState::Held, None) => "has it",
-        (LeaseState::Held, Some(Reason::Expired)) => "had it until it expired",
-        (LeaseState::Held, Some(Reason::Revoked)) => "had it until it was taken away",
-        (LeaseState::Held, Some(Reason::First | Reason::Released)) => "had it",
+        (LeaseState::Released, _) => "held it and released it",
+        (LeaseState::Held, None) => "holds it",
+        (LeaseState::Held, Some(Reason::Expired)) => "held it until it expired",
+        (LeaseState::Held, Some(Reason::Revoked)) => "held it until it was revoked",
+        (LeaseState::Held, Some(Reason::First | Reason::Released)) => "held it",
     };
     let how = match lease.reason {
-        Reason::First => "; nobody had it before",
-        Reason::Expired => "; the one before had expired",
+        Reason::First => "; it was the first holder",
+        Reason::Expired => "; the previous lease had expired",
         Reason::Released | Reason::Revoked => "",
     };
     format!("{did}{how}{}", in_words(lease))
 }
 
-/// `git fence progress`: marks progress; the next heartbeat carries it to the remote.
+/// `git fence progress`: records progress locally; the next heartbeat sends it to the remote.
 pub(crate) fn progress(context: &Context, place: &Target, words: &str) -> Result<Output, Failure> {
     let (client, dir): (Client, LeaseDir) = context.held(place)?;
     let text = few_words(words).ok_or_else(|| {
-        Failure::usage("the progress has nothing in it that can be shown", "as in  git fence progress 'page 3 of 9'")
+        Failure::usage(
+            "the progress text has no printable characters",
+            "use for example  git fence progress 'page 3 of 9'",
+        )
     })?;
     let _ = dir.held()?;
     dir.set_progress(&Progress { text: text.clone(), at: client.clock.now() })?;

@@ -1,4 +1,4 @@
-//! Which repository a URL leads to: the same one may be spelled in several ways.
+//! Which repository a URL names: the same one may have several spellings.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,9 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A URL in the form that is compared with others. A path is followed to where it leads from `base`;
-/// of other URLs no more is known than that git adds a `.git` and overlooks a slash, and that who logs
-/// in does not matter.
+/// A URL in a normal form, for comparison. A path is resolved from `base`. For other URLs, a trailing `.git` or
+/// slash and the user's name and password are removed.
 pub(crate) fn address(url: &OsStr, base: &Path) -> OsString {
     match local_path(url) {
         Some(path) => repository_at(&base.join(path)).into_os_string(),
@@ -24,8 +23,8 @@ pub(crate) fn address(url: &OsStr, base: &Path) -> OsString {
     }
 }
 
-/// The URL without the name and password that a web URL may carry. Git does not show them, but it would
-/// not see them behind the helper's name.
+/// The URL without the name and password that a web URL may contain. Git hides them in its messages, but not
+/// after the helper's prefix.
 pub(crate) fn without_password(url: &OsStr) -> OsString {
     let bytes = url.as_bytes();
     let Some(scheme) = [&b"https://"[..], b"http://"].into_iter().find(|scheme| bytes.starts_with(scheme)) else {
@@ -37,7 +36,7 @@ pub(crate) fn without_password(url: &OsStr) -> OsString {
     OsString::from_vec([scheme, &rest[at..]].concat())
 }
 
-/// The path that `url` is, where it leads to this machine's files.
+/// The path that `url` names, if it is on this machine.
 pub(crate) fn local_path(url: &OsStr) -> Option<PathBuf> {
     let bytes = url.as_bytes();
     if let Some(path) = bytes.strip_prefix(b"file://") {
@@ -48,7 +47,7 @@ pub(crate) fn local_path(url: &OsStr) -> Option<PathBuf> {
     (first != Some(&b':') && !bytes.is_empty()).then(|| PathBuf::from(url))
 }
 
-/// The places that git looks at, in its order.
+/// The repository that git finds at `path`, trying the same places in the same order.
 fn repository_at(path: &Path) -> PathBuf {
     let with = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();

@@ -1,4 +1,4 @@
-//! The repository that is pushed from, and the remotes that it knows.
+//! The local repository and its remotes.
 
 use crate::{
     failure::Failure,
@@ -15,14 +15,14 @@ use std::{
 /// The user's repository.
 #[derive(Debug, Clone)]
 pub(crate) struct Local {
-    /// Git, run in it.
+    /// Git, running in it.
     pub(crate) git: Git,
-    /// What all its worktrees share.
+    /// The git directory that all its worktrees share.
     pub(crate) common_dir: PathBuf,
     pub(crate) hash: gix::hash::Kind,
 }
 
-/// A remote: how the user names it, where pushes to it go, and how.
+/// A remote: its name for the user, its push URL, and how to get there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Remote {
     pub(crate) name: String,
@@ -30,13 +30,13 @@ pub(crate) struct Remote {
     pub(crate) route: Route,
 }
 
-/// What is configured for a remote by its name, and git would not apply to its URL, which is what we hand to it.
+/// What is configured for a remote by name. We give git the URL, to which it would not apply these settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Route {
     /// The programs on the other side, as arguments.
     pub(crate) receive_pack: Option<OsString>,
     pub(crate) upload_pack: Option<OsString>,
-    /// The way to http(s), as settings of the URL.
+    /// The http proxy, as settings of the URL.
     proxy: Vec<(OsString, OsString)>,
 }
 
@@ -64,8 +64,8 @@ impl Route {
         route
     }
 
-    /// `git`, which finds the way to the URL as it would to the name.
-    pub(crate) fn shown_to(&self, git: &mut Git) {
+    /// Makes `git` reach the URL as it would reach the name.
+    pub(crate) fn apply_to(&self, git: &mut Git) {
         if !self.proxy.is_empty() {
             let settings = [git.environment.settings(), self.proxy.clone()].concat();
             git.environment.set_settings(&settings);
@@ -78,13 +78,10 @@ impl Local {
     pub(crate) fn find(cwd: &Path, environment: &Environment) -> Result<Local, Failure> {
         let git = Git { dir: cwd.to_owned(), environment: environment.without_helper() };
         let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format", "--show-cdup"];
-        let told = git.ask(args).map_err(|why| {
-            Failure::usage(
-                format!("this is not a repository that git can use: {why}"),
-                "run it in a clone of the repository",
-            )
+        let output = git.ask(args).map_err(|why| {
+            Failure::usage(format!("not in a usable git repository: {why}"), "run this in a clone of the repository")
         })?;
-        let mut lines = told.lines();
+        let mut lines = output.lines();
         let common_dir = PathBuf::from(lines.next().unwrap_or_default());
         let hash = if lines.next() == Some("sha256") { gix::hash::Kind::Sha256 } else { gix::hash::Kind::Sha1 };
         // Relative URLs are relative to the top of the worktree.
@@ -92,54 +89,54 @@ impl Local {
         Ok(Local { git: Git { dir: top, ..git }, common_dir, hash })
     }
 
-    /// The remote called `name`, or the one that there is.
+    /// The remote `name`, or the default remote.
     pub(crate) fn remote(&self, name: Option<&str>) -> Result<Remote, Failure> {
         let name = match name {
             Some(name) => name.to_owned(),
-            None => self.usual_remote()?,
+            None => self.default_remote()?,
         };
         if name.starts_with('-') || name.is_empty() {
             return Err(Failure::usage(
                 format!("{} is not a remote", text::quoted(name.as_bytes())),
-                "name one of  git remote",
+                "run  git remote -v  to list the remotes",
             ));
         }
         match self.git.ask(["remote", "get-url", "--push", "--all", &name]) {
             Ok(urls) => match urls.lines().collect::<Vec<_>>()[..] {
                 [url] => Ok(self.remote_at(&name, url)),
                 _ => Err(Failure::usage(
-                    format!("the remote '{name}' has several push URLs, and a lease lives in one repository"),
-                    format!("name the URL:  --remote URL,  as in  git remote get-url --push --all {name}"),
+                    format!("remote '{name}' has several push URLs, but a lease is kept in one repository"),
+                    format!("name one with  --remote URL;  git remote get-url --push --all {name}  lists them"),
                 )),
             },
             Err(_) if name.contains(['/', ':']) => {
-                // Git does not show the password that a URL may have, and neither do we.
+                // Like git, do not show a password in the URL.
                 let shown = without_password(OsStr::new(&name)).to_string_lossy().into_owned();
                 Ok(self.remote_at(&shown, &name))
             }
             Err(_) => Err(Failure::usage(
-                format!("there is no remote of the name {}", text::quoted(name.as_bytes())),
-                "git remote -v  lists those there are; a URL or a path will do as well",
+                format!("no such remote {}", text::quoted(name.as_bytes())),
+                "run  git remote -v  to list the remotes; a URL or a path works as well",
             )),
         }
     }
 
-    /// The remote called `name`, whose URL is known.
+    /// The remote `name` with a known URL.
     pub(crate) fn remote_at(&self, name: &str, url: &str) -> Remote {
         let route = Route::of(&self.git, OsStr::new(name), OsStr::new(url));
         Remote { name: name.to_owned(), url: url.to_owned(), route }
     }
 
-    fn usual_remote(&self) -> Result<String, Failure> {
+    fn default_remote(&self) -> Result<String, Failure> {
         let listed = self.git.ask(["remote"]).unwrap_or_default();
         let remotes: Vec<&str> = listed.lines().collect();
         match remotes[..] {
             [only] => Ok(only.to_owned()),
             _ if remotes.contains(&"origin") => Ok("origin".to_owned()),
-            [] => Err(Failure::usage("this repository has no remote", "name one:  --remote URL")),
+            [] => Err(Failure::usage("this repository has no remote", "name one with  --remote URL")),
             _ => Err(Failure::usage(
-                format!("which remote? There are {}", remotes.join(", ")),
-                "name one:  --remote NAME",
+                format!("no default remote: there are {}", remotes.join(", ")),
+                "name one with  --remote NAME",
             )),
         }
     }

@@ -1,6 +1,6 @@
-//! The user's own git and clone: run as it is configured, so that credentials, ssh settings and proxies keep working.
+//! The user's own git and clone, run as configured, so that credentials, ssh settings and proxies keep working.
 //!
-//! Called by everybody. Nothing in here knows of leases.
+//! Called from everywhere in the client. Nothing here knows about leases.
 
 pub(crate) mod address;
 pub(crate) mod local;
@@ -29,14 +29,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where git is run, and with which environment.
+/// Where git runs, and with which environment.
 #[derive(Debug, Clone)]
 pub(crate) struct Git {
     pub(crate) dir: PathBuf,
     pub(crate) environment: Environment,
 }
 
-/// What a git that has ended left behind.
+/// The result of a git command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
@@ -44,7 +44,7 @@ pub(crate) struct Ran {
     pub(crate) stderr: Vec<u8>,
 }
 
-/// Why git has no answer.
+/// Why a git command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitError {
     #[error("cannot run git")]
@@ -53,19 +53,19 @@ pub(crate) enum GitError {
     Failed { complaint: String },
 }
 
-/// How a git is run.
+/// How to run git.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct How {
-    /// Whether what it says goes on to our standard error as it comes.
+    /// Whether its standard error is also copied to ours as it comes.
     pub(crate) aloud: bool,
-    /// It is ended after this long, with everything that it started.
+    /// Kill it after this long, with everything that it started.
     pub(crate) within: Option<Duration>,
-    /// It is ended when somebody sets this.
+    /// Kill it when this is set.
     pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 
 impl How {
-    /// Whether what has taken `elapsed` so far is to be given up.
+    /// Whether to give up after `elapsed`.
     pub(crate) fn is_over(&self, elapsed: Duration) -> bool {
         self.within.is_some_and(|within| elapsed >= within)
             || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
@@ -73,7 +73,7 @@ impl How {
 }
 
 impl Git {
-    /// `git` with its messages in the language that is read here.
+    /// `git` with its messages in English, which we parse.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new("git");
         self.environment.give_to(&mut command);
@@ -81,7 +81,7 @@ impl Git {
         command
     }
 
-    /// Runs git and gives the lines of its standard output, where it succeeds.
+    /// Runs git and returns its standard output, if it succeeds.
     pub(crate) fn ask<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String, GitError> {
         let ran = run(&mut self.command(args), &How::default()).map_err(GitError::CannotRun)?;
         if ran.status.success() {
@@ -91,7 +91,7 @@ impl Git {
         }
     }
 
-    /// Runs git and gives what it prints, cut at each `end`; nothing where it fails.
+    /// Runs git and returns its standard output, split at each `end`; empty if it fails.
     pub(crate) fn lines_of<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>, end: u8) -> Vec<OsString> {
         let Ok(ran) = run(&mut self.command(args), &How::default()) else { return Vec::new() };
         if !ran.status.success() {
@@ -102,12 +102,12 @@ impl Git {
         lines.map(|line| OsString::from_vec(line.to_vec())).collect()
     }
 
-    /// The settings whose keys match, in their order; `from` names another file than the usual ones.
+    /// The settings whose keys match, in order; `from` are arguments that name another file.
     pub(crate) fn settings(&self, from: &[&str], keys: &str) -> Vec<(OsString, OsString)> {
         let ask = [&["config"], from, &["--null", "--get-regexp", keys]].concat();
         let pair = |entry: OsString| {
             let mut key = entry.into_vec();
-            // A key alone, as in a file that says no more than its name, has no value and is left out.
+            // A key without a value is ignored.
             let mut value = key.split_off(key.iter().position(|byte| *byte == b'\n')?);
             value.remove(0);
             Some((OsString::from_vec(key), OsString::from_vec(value)))
@@ -115,7 +115,7 @@ impl Git {
         self.lines_of(ask, 0).into_iter().filter_map(pair).collect()
     }
 
-    /// The same git, with `directories` beside the repository's own objects.
+    /// The same git, with `directories` in addition to the repository's own objects.
     pub(crate) fn with_objects(&self, directories: &[&Path]) -> Git {
         let others = env::GIT_ALTERNATE_OBJECT_DIRECTORIES;
         let mut list = self.environment.get(others).unwrap_or_default().to_owned();
@@ -131,7 +131,7 @@ impl Git {
     }
 }
 
-/// Colons separate the list, so a directory with one is quoted, as in C.
+/// Colons separate the list, so a directory with a colon is quoted, as in C.
 fn quoted(directory: &Path) -> OsString {
     let bytes = directory.as_os_str().as_bytes();
     if bytes.contains(&b':') || bytes.starts_with(b"\"") {
@@ -141,7 +141,7 @@ fn quoted(directory: &Path) -> OsString {
     }
 }
 
-/// As git reads it in lists of directories and in configuration files.
+/// In double quotes, as git reads them in lists of directories and in configuration files.
 pub(crate) fn in_double_quotes(bytes: &[u8]) -> Vec<u8> {
     let escaped = bytes.iter().flat_map(|byte| {
         let escape = matches!(byte, b'"' | b'\\').then_some(b'\\');
@@ -151,33 +151,33 @@ pub(crate) fn in_double_quotes(bytes: &[u8]) -> Vec<u8> {
 }
 
 impl Ran {
-    /// The line in which git says what went wrong, fit to be shown.
+    /// The line of git's messages that says what went wrong, safe to show.
     pub(crate) fn complaint(&self) -> String {
-        let said = String::from_utf8_lossy(&self.stderr);
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let messages = String::from_utf8_lossy(&self.stderr);
+        let lines: Vec<&str> = messages.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let is_bad = |line: &&&str| line.starts_with("fatal: ") || line.starts_with("error: ");
-        // Of a connection that failed git says only that it did; what was wrong with it comes from ssh, before.
+        // For a failed connection, git only says that it failed; the reason comes from ssh, in the line before.
         let says_nothing = |line: &&&str| line.contains("Could not read from remote repository");
         let worst = lines.iter().find(is_bad).filter(|line| !says_nothing(line));
         let before = || lines.iter().position(|line| says_nothing(&line)).and_then(|at| lines.get(at.checked_sub(1)?));
         let worst = worst.or_else(before).or(lines.iter().find(is_bad));
-        let line = worst.or(lines.last()).copied().unwrap_or("git said nothing");
+        let line = worst.or(lines.last()).copied().unwrap_or("git printed no message");
         let line = line.strip_prefix("fatal: ").or_else(|| line.strip_prefix("error: ")).unwrap_or(line);
         text::one_line(line.as_bytes(), 200)
     }
 }
 
 impl Ran {
-    /// Whether git says that something went wrong. What ssh says is nothing of that kind.
+    /// Whether git reports an error. Messages of ssh do not count.
     pub(crate) fn complains(&self) -> bool {
         let is_bad = |line: &str| line.starts_with("fatal: ") || line.starts_with("error: ") || line.starts_with(" ! ");
         String::from_utf8_lossy(&self.stderr).lines().any(is_bad)
     }
 
-    /// Whether a push has ended before anything was sent: git has not even heard what refs there are.
+    /// Whether a push ended before anything was sent: git has not even received the list of refs.
     pub(crate) fn has_not_begun(&self) -> bool {
         let said = String::from_utf8_lossy(&self.stderr);
-        // A server that speaks has been reached, and its hooks may say the same of a remote of their own.
+        // A server that prints messages has been reached, and its hooks may print the same about another remote.
         let is_reached = said.lines().any(|line| line.starts_with("remote: "));
         let words = [
             "Could not read from remote repository",
@@ -195,39 +195,39 @@ pub(crate) fn run(command: &mut Command, how: &How) -> io::Result<Ran> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let is_bounded = how.within.is_some() || how.stop.is_some();
     if is_bounded {
-        // Its own group, so that what it started can be ended with it.
+        // Its own group, so that its descendants can be killed with it.
         command.process_group(0);
     }
     let mut child = command.spawn()?;
-    let stdout = Listener::start(child.stdout.take(), false);
-    let stderr = Listener::start(child.stderr.take(), how.aloud);
+    let stdout = PipeReader::start(child.stdout.take(), false);
+    let stderr = PipeReader::start(child.stderr.take(), how.aloud);
     let pid = Pid::from_child(&child);
     if is_bounded && !ends_in_time(pid, how) {
         process::signal_group(pid, Signal::KILL);
     }
     let status = child.wait()?;
-    Ok(Ran { status, stdout: stdout.heard(), stderr: stderr.heard() })
+    Ok(Ran { status, stdout: stdout.collect(), stderr: stderr.collect() })
 }
 
-/// How long to listen on after git has ended: its last words are in the pipe already, but somebody
-/// whom it started, a hook of a server on this machine for instance, may hold the pipe open for ever.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long to wait for the end of a pipe after git has exited. Its last output is in the pipe already, but a
+/// process that it started, such as a hook of a server on this machine, may keep the pipe open for ever.
+const LAST_OUTPUT: Duration = Duration::from_secs(2);
 
-struct Listener {
-    heard: Arc<Mutex<Vec<u8>>>,
+struct PipeReader {
+    bytes: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<()>,
 }
 
-impl Listener {
-    fn start(from: Option<impl Read + Send + 'static>, aloud: bool) -> Listener {
-        let (heard, (end, ended)) = (Arc::new(Mutex::new(Vec::new())), mpsc::channel());
-        let hears = heard.clone();
+impl PipeReader {
+    fn start(from: Option<impl Read + Send + 'static>, aloud: bool) -> PipeReader {
+        let (bytes, (end, ended)) = (Arc::new(Mutex::new(Vec::new())), mpsc::channel());
+        let collected = bytes.clone();
         thread::spawn(move || {
             let mut buffer = [0; 8192];
             let Some(mut from) = from else { return };
             while let Ok(n @ 1..) = from.read(&mut buffer) {
-                if let Ok(mut heard) = hears.lock() {
-                    heard.extend_from_slice(&buffer[..n]);
+                if let Ok(mut bytes) = collected.lock() {
+                    bytes.extend_from_slice(&buffer[..n]);
                 }
                 if aloud {
                     let _ = io::stderr().write_all(&buffer[..n]);
@@ -235,20 +235,20 @@ impl Listener {
             }
             drop(end);
         });
-        Listener { heard, ended }
+        PipeReader { bytes, ended }
     }
 
-    fn heard(self) -> Vec<u8> {
-        let _ = self.ended.recv_timeout(LAST_WORDS);
-        self.heard.lock().map(|heard| heard.clone()).unwrap_or_default()
+    fn collect(self) -> Vec<u8> {
+        let _ = self.ended.recv_timeout(LAST_OUTPUT);
+        self.bytes.lock().map(|bytes| bytes.clone()).unwrap_or_default()
     }
 }
 
-/// How often it is looked whether somebody wants git to be ended.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often to check [`How::stop`].
+const POLL: Duration = Duration::from_millis(200);
 
-/// Whether the process ends by itself in time. The clock that is waited by stops during suspend: callers
-/// with a deadline look at theirs again.
+/// Whether the process ends by itself in time. The clock used for waiting stops during suspend, so callers with
+/// a deadline check it again.
 fn ends_in_time(pid: Pid, how: &How) -> bool {
     let Ok(process) = ProcessHandle::open(pid) else { return true };
     let since = Instant::now();
@@ -256,8 +256,8 @@ fn ends_in_time(pid: Pid, how: &How) -> bool {
         if how.is_over(since.elapsed()) {
             return false;
         }
-        let left = how.within.map_or(LOOK, |within| within.saturating_sub(since.elapsed()));
-        if process.ends_within(left.min(LOOK)).unwrap_or(true) {
+        let left = how.within.map_or(POLL, |within| within.saturating_sub(since.elapsed()));
+        if process.ends_within(left.min(POLL)).unwrap_or(true) {
             return true;
         }
     }

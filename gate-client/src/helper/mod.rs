@@ -1,10 +1,10 @@
-//! `git-remote-fence`: git hands it a plain `git push` of a command that runs under a lease.
+//! `git-remote-fence`: git runs it for a plain `git push` of a command under a lease.
 //!
 //! It lists the refs of the real URL, and pushes with the user's own git: two connections in all. A push to the lease's
-//! repository carries the lease along, and is always atomic: either every ref moves, and the lease with them, or none. Any
-//! other URL only came here because git compares the beginnings of URLs; it is served as if nobody had asked.
+//! repository also moves the lease and is always atomic: either every ref moves, and the lease with them, or none. Any
+//! other URL comes here only because git compares prefixes of URLs; it is passed through unchanged.
 //!
-//! Called by git alone, on stdin and stdout.
+//! Called only by git, on stdin and stdout.
 
 pub(crate) mod protocol;
 
@@ -49,67 +49,67 @@ use std::{
     time::Duration,
 };
 
-/// How many objects are named in one command line.
+/// The most objects in one command line.
 const MOST_WANTS: usize = 5000;
 
-/// What ends the helper before git has ended the conversation.
-enum Over {
-    /// Git has been told, or is gone.
-    Quietly,
-    Because(Failure),
+/// Why the helper stops before git has closed the connection.
+enum HelperError {
+    /// It has been reported already, or git is gone.
+    Reported,
+    Failed(Failure),
 }
 
-impl From<io::Error> for Over {
-    fn from(_: io::Error) -> Over {
-        Over::Quietly
+impl From<io::Error> for HelperError {
+    fn from(_: io::Error) -> HelperError {
+        HelperError::Reported
     }
 }
 
-impl From<Failure> for Over {
-    fn from(failure: Failure) -> Over {
-        Over::Because(failure)
+impl From<Failure> for HelperError {
+    fn from(failure: Failure) -> HelperError {
+        HelperError::Failed(failure)
     }
 }
 
-/// The URL that git has handed over, and the repository that it is pushed from or fetched into.
+/// The URL from git, and the local repository.
 struct Helper {
     git: Git,
     name: OsString,
     url: OsString,
     route: Route,
-    /// The lease that pushes to it belong to.
+    /// The lease for pushes to this URL.
     lease: Option<LeaseDir>,
     clock: Clock,
     options: Options,
-    /// That git waits for an answer.
-    works: Arc<AtomicBool>,
+    /// Whether git is waiting for an answer.
+    is_working: Arc<AtomicBool>,
 }
 
-/// Talks with git until it has nothing more to say.
+/// Serves git's commands until it closes the connection.
 pub(crate) fn main(args: &[OsString], environment: &Environment) -> ExitCode {
     let [_, name, url] = args else {
         crate::commands::cli::report(
             &Failure::usage(
-                "git runs this program, for pushes under a lease",
-                "git fence run -- COMMAND  puts it in place",
+                "this program is only for git, which runs it for pushes under a lease",
+                "run  git fence run -- COMMAND",
             ),
             false,
         );
         return ExitCode::from(2);
     };
-    let works = Arc::new(AtomicBool::new(false));
-    end_with_git(works.clone());
-    let mut helper = match Helper::new(name, url, environment, works) {
+    let is_working = Arc::new(AtomicBool::new(false));
+    end_with_git(is_working.clone());
+    let mut helper = match Helper::new(name, url, environment, is_working) {
         Ok(helper) => helper,
         Err(failure) => {
             crate::commands::cli::report(&failure, false);
             return ExitCode::from(128);
         }
     };
-    match helper.talk(&mut io::stdin().lock(), &mut io::stdout().lock()) {
+    match helper.serve(&mut io::stdin().lock(), &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Over::Quietly) => ExitCode::from(128),
-        Err(Over::Because(failure)) => {
+        Err(HelperError::Reported) => ExitCode::from(128),
+        Err(HelperError::Failed(failure)) => {
             crate::commands::cli::report(&failure, false);
             ExitCode::from(128)
         }
@@ -117,17 +117,23 @@ pub(crate) fn main(args: &[OsString], environment: &Environment) -> ExitCode {
 }
 
 impl Helper {
-    fn new(name: &OsStr, url: &OsStr, environment: &Environment, works: Arc<AtomicBool>) -> Result<Helper, Failure> {
+    fn new(
+        name: &OsStr,
+        url: &OsStr,
+        environment: &Environment,
+        is_working: Arc<AtomicBool>,
+    ) -> Result<Helper, Failure> {
         if url.as_bytes().starts_with(b"-") {
             return Err(Failure::usage(format!("{} is not a URL", text::quoted(url.as_bytes())), "name a remote"));
         }
-        let dir = std::env::current_dir()
-            .map_err(|e| Failure::usage(format!("the current directory cannot be used: {e}"), "change to another"))?;
+        let dir = std::env::current_dir().map_err(|e| {
+            Failure::usage(format!("cannot use the current directory: {e}"), "change to another directory")
+        })?;
         let lease = lease_of(environment, url, &dir);
         let mut git = Git { dir, environment: environment.without_helper() };
         let url = with_password(&git, name, url, lease.as_ref());
         let route = Route::of(&git, name, &url);
-        route.shown_to(&mut git);
+        route.apply_to(&mut git);
         Ok(Helper {
             git,
             name: name.to_owned(),
@@ -136,11 +142,11 @@ impl Helper {
             lease,
             clock: Clock::of(environment),
             options: Options::default(),
-            works,
+            is_working,
         })
     }
 
-    fn talk(&mut self, from: &mut impl BufRead, to: &mut impl Write) -> Result<(), Over> {
+    fn serve(&mut self, from: &mut impl BufRead, to: &mut impl Write) -> Result<(), HelperError> {
         let (mut updates, mut wants) = (Vec::new(), Vec::new());
         let mut line = Vec::new();
         loop {
@@ -148,9 +154,10 @@ impl Helper {
             if from.read_until(b'\n', &mut line)? == 0 {
                 return Ok(());
             }
-            let said = line.strip_suffix(b"\n").unwrap_or(&line);
-            let unknown = || Failure::broken(format!("git said {}", text::quoted(said)), "report it");
-            match HelperLine::parse(said).ok_or_else(unknown)? {
+            let line = line.strip_suffix(b"\n").unwrap_or(&line);
+            let unknown =
+                || Failure::broken(format!("unexpected line from git: {}", text::quoted(line)), "please report this");
+            match HelperLine::parse(line).ok_or_else(unknown)? {
                 HelperLine::Capabilities => to.write_all(CAPABILITIES)?,
                 HelperLine::Set { name, value } => to.write_all(match self.options.set(&name, &value) {
                     OptionAnswer::Ok => b"ok\n",
@@ -173,37 +180,37 @@ impl Helper {
         }
     }
 
-    /// Does what git has asked for. Once it has its answer, it may close the conversation: that is in order.
+    /// Runs `work` while git waits for the answer. Once git has its answer, it may close the connection.
     fn while_git_waits<T>(&self, work: impl FnOnce(&Helper) -> T) -> T {
-        self.works.store(true, Ordering::SeqCst);
+        self.is_working.store(true, Ordering::SeqCst);
         let answer = work(self);
-        self.works.store(false, Ordering::SeqCst);
+        self.is_working.store(false, Ordering::SeqCst);
         answer
     }
 
-    fn list(&self, for_push: bool) -> Result<Vec<u8>, Over> {
+    fn list(&self, for_push: bool) -> Result<Vec<u8>, HelperError> {
         let mut ask = self.git.command(["ls-remote", "--symref"]);
         ask.args(&self.route.upload_pack).arg("--").arg(&self.url);
-        let said = aloud(&mut ask)?;
-        // Git itself has said why not.
-        if !said.status.success() {
-            return Err(Over::Quietly);
+        let listed = aloud(&mut ask)?;
+        // Git itself has printed the reason.
+        if !listed.status.success() {
+            return Err(HelperError::Reported);
         }
         let hides_leases = for_push && self.lease.is_some();
-        Ok(listing(&said.stdout, for_push, hides_leases, self.options.object_format))
+        Ok(listing(&listed.stdout, for_push, hides_leases, self.options.object_format))
     }
 
-    /// Moves the refs, and answers for each.
-    fn push(&self, updates: &[Update]) -> Result<Vec<u8>, Over> {
+    /// Pushes the refs, and returns an answer for each.
+    fn push(&self, updates: &[Update]) -> Result<Vec<u8>, HelperError> {
         let Some(dir) = &self.lease else { return self.push_unfenced(updates) };
         let (leases, updates): (Vec<Update>, Vec<Update>) = updates.iter().cloned().partition(Update::is_of_a_lease);
         let mut answer = Vec::new();
         for lease in &leases {
             let name = text::quoted(lease.to.as_bytes());
-            say(&format!("warning: {name} is left out: leases are moved by git-fence alone\n"));
+            print(&format!("warning: {name} is not pushed: only git-fence changes leases\n"));
             answer.extend(nothing(&lease.to));
         }
-        // Git has compared everything with what was listed: there is nothing more to try.
+        // For a dry run, git has compared everything with the list already.
         let is_due = !updates.is_empty() && !self.options.dry_run;
         let pushed = is_due.then(|| self.push_fenced(dir, &updates)).transpose();
         match pushed {
@@ -214,16 +221,16 @@ impl Helper {
                 answer.extend(updates.iter().flat_map(|update| error(&update.to, &reason(update))));
             }
             Err(failure) => {
-                say(&failure.prose());
+                print(&failure.prose());
                 let why = match &failure {
                     Failure::Lost { .. } => format!("{} {failure}", Code::LeaseLost),
                     other => other.to_string(),
                 };
-                let is_there = |update: &Update| match &failure {
+                let has_landed = |update: &Update| match &failure {
                     Failure::InPart { refs, .. } => !refs.iter().any(|name| *name == *update.to.to_string_lossy()),
                     _ => false,
                 };
-                let answer_for = |update| if is_there(update) { ok(&update.to) } else { error(&update.to, &why) };
+                let answer_for = |update| if has_landed(update) { ok(&update.to) } else { error(&update.to, &why) };
                 answer.extend(updates.iter().flat_map(answer_for));
             }
         }
@@ -231,7 +238,7 @@ impl Helper {
         Ok(answer)
     }
 
-    /// With the lease in `dir`, wherever on this machine it was taken.
+    /// Pushes with the lease in `dir`, wherever on this machine it was taken.
     fn push_fenced(&self, dir: &LeaseDir, updates: &[Update]) -> Result<Moved, Failure> {
         let held = dir.held().map_err(|failure| match failure {
             Failure::Usage { .. } => gone(dir),
@@ -245,7 +252,7 @@ impl Helper {
             sending.how.aloud = true;
         });
         match pushed {
-            // The options are the user's, not the gate's: git's own words are the right ones.
+            // The options are the user's, not ours, so use git's own message.
             Err(Failure::NoOptions { .. }) => Err(Failure::refused("the receiving end does not support push options")),
             other => other,
         }
@@ -253,14 +260,14 @@ impl Helper {
 
     fn client(&self, dir: &LeaseDir, held: &HeldLease) -> Result<Client, Failure> {
         let url = self.url.to_str().ok_or_else(|| {
-            Failure::broken("the remote's URL is not text", "write it in UTF-8 into the remote's configuration")
+            Failure::broken("the remote's URL is not valid UTF-8", "use UTF-8 in the remote's configuration")
         })?;
-        // What was read of the lease is kept in the clone that it was taken in: `git-fence/leases/<id>`.
+        // Objects of the lease are kept in the clone where it was taken: `git-fence/leases/<id>`.
         let common_dir = dir.path().ancestors().nth(3).map(PathBuf::from).ok_or_else(|| gone(dir))?;
         let hash = hash_of(&commit_of(&held.at)?);
         let mut git = self.git.clone();
         let mut settings = git.environment.settings();
-        // What is wrong is said once, by the git that the user started.
+        // The git that the user started prints the advice, once.
         settings.push(("advice.pushUpdateRejected".into(), "false".into()));
         git.environment.set_settings(&settings);
         let remote = Remote { name: held.remote.clone(), url: url.to_owned(), route: self.route.clone() };
@@ -274,17 +281,17 @@ impl Helper {
         })
     }
 
-    /// To a repository that is none of ours.
-    fn push_unfenced(&self, updates: &[Update]) -> Result<Vec<u8>, Over> {
-        // Git has run the pre-push hook before it asked.
+    /// Pushes to a repository without a lease of ours.
+    fn push_unfenced(&self, updates: &[Update]) -> Result<Vec<u8>, HelperError> {
+        // Git has already run the pre-push hook.
         let mut push = plain_push(&self.git, self.options.push_options());
         push.args(self.options.atomic.then_some("--atomic")).args(self.options.dry_run.then_some("--dry-run"));
         push.args(self.options.push_arguments(updates)).args(&self.route.receive_pack);
         push.arg("--").arg(&self.url).args(updates.iter().map(Update::refspec));
-        let said = aloud(&mut push)?;
-        let answers = refs_in(&said.stdout);
-        if !said.status.success() && answers.is_empty() {
-            return Err(Over::Quietly);
+        let pushed = aloud(&mut push)?;
+        let answers = refs_in(&pushed.stdout);
+        if !pushed.status.success() && answers.is_empty() {
+            return Err(HelperError::Reported);
         }
         let mut answer = Vec::new();
         for update in updates {
@@ -299,11 +306,11 @@ impl Helper {
         Ok(answer)
     }
 
-    /// Brings the objects; the git that has asked moves the refs.
-    fn fetch(&self, mut wants: Vec<String>) -> Result<(), Over> {
+    /// Fetches the objects; the git that asked for them moves the refs.
+    fn fetch(&self, mut wants: Vec<String>) -> Result<(), HelperError> {
         wants.sort_unstable();
         wants.dedup();
-        // By its name, where it has one: what is configured for the remote counts for partial clones.
+        // By name if possible: partial clones use the configuration of the remote.
         let by_name = self.git.lines_of([OsStr::new("remote"), "get-url".as_ref(), &self.name], b'\n') == [&*self.url];
         for wants in wants.chunks(MOST_WANTS) {
             let mut fetch = self.git.command(["-c", "fetch.writeCommitGraph=false", "fetch"]);
@@ -314,20 +321,20 @@ impl Helper {
             }
             fetch.arg("--").arg(if by_name { &self.name } else { &self.url }).args(wants);
             if !aloud(&mut fetch)?.status.success() {
-                return Err(Over::Quietly);
+                return Err(HelperError::Reported);
             }
         }
         Ok(())
     }
 }
 
-/// Ends the helper, and the push that it is at, when the git that has asked for it is gone: then nobody has
-/// the other end of its standard input. Git starts the helper through another git, so its parent says nothing.
-fn end_with_git(works: Arc<AtomicBool>) {
+/// Ends the helper and its current push when the git that runs it is gone: then the other end of its standard
+/// input is closed. Git starts the helper through another git, so the parent process does not tell.
+fn end_with_git(is_working: Arc<AtomicBool>) {
     thread::spawn(move || {
         let polled = descriptor::wait_until_closed(io::stdin());
-        // At rest it reads the end by itself, unless there is something to do before that.
-        while !works.load(Ordering::SeqCst) {
+        // An idle helper reads the end of the input by itself, unless there is work left before it.
+        while !is_working.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(20));
         }
         if polled.is_ok() {
@@ -337,7 +344,7 @@ fn end_with_git(works: Arc<AtomicBool>) {
     });
 }
 
-/// The URL as the user has it: a password was left out on the way here, so that git does not show it.
+/// The URL as the user configured it: its password was removed from ours, so that git does not show it.
 fn with_password(git: &Git, name: &OsStr, url: &OsStr, lease: Option<&LeaseDir>) -> OsString {
     if !url.as_bytes().starts_with(b"http") {
         return url.to_owned();
@@ -350,8 +357,8 @@ fn with_password(git: &Git, name: &OsStr, url: &OsStr, lease: Option<&LeaseDir>)
     written.into_iter().find(|written| without_password(written) == *url).unwrap_or_else(|| url.to_owned())
 }
 
-/// Why this ref did not move: what was said of it, and the gate's code in front of it. Where only others
-/// were spoken of, theirs is the reason.
+/// Why this ref did not move: the reason given for it, after the gate's code. If there are only reasons for other
+/// refs, those.
 fn reason_for(update: &Update, why: &[String], code: Option<Code>) -> String {
     let name = update.to.to_string_lossy();
     let own = why.iter().find_map(|line| line.strip_prefix(&*name)?.strip_prefix(' '));
@@ -366,16 +373,16 @@ fn reason_for(update: &Update, why: &[String], code: Option<Code>) -> String {
 fn gone(dir: &LeaseDir) -> Failure {
     let id = dir.path().file_name().unwrap_or_default();
     Failure::broken(
-        format!("{} the lease {} is not held any more", Code::LeaseLost, text::quoted(id.as_bytes())),
-        "nothing was pushed. What runs on after its lease has been given back or lost must stop",
+        format!("{} the lease {} is no longer held", Code::LeaseLost, text::quoted(id.as_bytes())),
+        "nothing was pushed. Stop: the lease of this run was released or lost",
     )
 }
 
-/// Runs a git whose words are for the user.
+/// Runs a git whose messages are for the user.
 fn aloud(command: &mut Command) -> Result<Ran, Failure> {
     run(command, &How { aloud: true, ..How::default() }).map_err(Failure::CannotRunGit)
 }
 
-fn say(words: &str) {
-    let _ = io::stderr().write_all(words.as_bytes());
+fn print(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The language between git and a remote helper, as gitremote-helpers(7) has it.
+//! The protocol between git and a remote helper, see gitremote-helpers(7).
 
 use git_fence_core::{ObjectId, text};
 use std::{
@@ -6,10 +6,10 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
 };
 
-/// What a helper can do that answers with this.
+/// The answer to `capabilities`.
 pub(crate) const CAPABILITIES: &[u8] = b"fetch\noption\npush\nobject-format\n\n";
 
-/// Where leases live.
+/// The prefix of lease refs.
 const LEASES: &[u8] = b"refs/fence/";
 
 /// A line from git.
@@ -31,18 +31,18 @@ pub(crate) enum HelperLine {
     End,
 }
 
-/// What one ref shall become.
+/// The new value of one ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Update {
-    /// Whether it may go back.
+    /// Whether the update may be a non-fast-forward.
     pub(crate) force: bool,
-    /// What it is moved to, in the repository that is pushed from; empty where it is deleted.
+    /// The new value, as an expression in the local repository; empty to delete the ref.
     pub(crate) from: OsString,
     pub(crate) to: OsString,
 }
 
 impl HelperLine {
-    /// Reads a line without its end.
+    /// Reads a line without its line feed.
     pub(crate) fn parse(line: &[u8]) -> Option<HelperLine> {
         let (word, rest) = split(line, b' ');
         Some(match word {
@@ -67,7 +67,7 @@ impl HelperLine {
 }
 
 impl Update {
-    /// `[+]<from>:<to>`. What is pushed may be any expression, but no ref has a colon in its name.
+    /// `[+]<from>:<to>`. `from` may be any expression, but `to` cannot contain a colon.
     fn parse(refspec: &[u8]) -> Option<Update> {
         let (force, refspec) = refspec.strip_prefix(b"+").map_or((false, refspec), |rest| (true, rest));
         let colon = refspec.iter().rposition(|byte| *byte == b':')?;
@@ -81,19 +81,19 @@ impl Update {
         owned(&[force, self.from.as_bytes(), b":", self.to.as_bytes()].concat())
     }
 
-    /// Whether it is where leases live: such refs are moved by git-fence alone.
+    /// Whether it is a lease ref, which only git-fence moves.
     pub(crate) fn is_of_a_lease(&self) -> bool {
         self.to.as_bytes().starts_with(LEASES)
     }
 }
 
-/// What git has asked for with `option`.
+/// The options that git has set with `option`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) dry_run: bool,
     pub(crate) atomic: bool,
     pub(crate) object_format: bool,
-    /// Refs that must be at a value, which is empty where they must not exist.
+    /// The expected values of refs; empty for a ref that must not exist.
     cas: Vec<(OsString, String)>,
     pub(crate) push_options: Vec<OsString>,
     signed: Option<String>,
@@ -103,7 +103,7 @@ pub(crate) struct Options {
     fetch: Vec<OsString>,
 }
 
-/// What is answered to an `option`.
+/// The answer to an `option`.
 pub(crate) enum OptionAnswer {
     Ok,
     Unsupported,
@@ -135,9 +135,9 @@ impl Options {
                 }
                 None => return OptionAnswer::Unsupported,
             },
-            // Git has looked already, and the expected value that it found is in 'cas'.
+            // Git has checked that already, and the expected value is in 'cas'.
             "force-if-includes" => {}
-            // The one before is no more, and 0 is none: so git asks for the tags of what it has just fetched.
+            // It replaces the last depth, and 0 means none: git does that before it fetches tags.
             "depth" => {
                 let is_depth = |argument: &OsString| argument.as_bytes().starts_with(b"--de");
                 self.fetch.retain(|argument| !is_depth(argument));
@@ -145,7 +145,7 @@ impl Options {
             }
             "deepen-since" => self.fetch.push(format!("--shallow-since={text}").into()),
             "deepen-not" => self.fetch.push(format!("--shallow-exclude={text}").into()),
-            // Said beside 'depth', which then counts from where the history ends here.
+            // Comes with 'depth', which then counts from the end of the local history.
             "deepen-relative" if is_true => {
                 for argument in &mut self.fetch {
                     if let Some(depth) = argument.to_str().and_then(|text| text.strip_prefix("--depth=")) {
@@ -156,7 +156,7 @@ impl Options {
             "update-shallow" if is_true => self.fetch.push("--update-shallow".into()),
             "refetch" if is_true => self.fetch.push("--refetch".into()),
             "filter" => self.fetch.push(format!("--filter={text}").into()),
-            // The git that is run for it finds these out by itself.
+            // The git that we run finds these out by itself.
             "progress" | "cloning" | "from-promisor" | "no-dependents" | "deepen-relative" | "update-shallow"
             | "refetch" => {}
             _ => return OptionAnswer::Unsupported,
@@ -164,8 +164,7 @@ impl Options {
         OptionAnswer::Ok
     }
 
-    /// Arguments for `git push`, without what makes it atomic. A ref that may go back at all events
-    /// is not compared with anything: so it is with git.
+    /// Arguments for `git push`, except `--atomic`. As in git, a forced ref is not compared with an expected value.
     pub(crate) fn push_arguments(&self, updates: &[Update]) -> Vec<OsString> {
         let mut arguments = self.common.clone();
         for (name, expected) in &self.cas {
@@ -186,20 +185,20 @@ impl Options {
         [&*self.common, &*self.fetch].concat()
     }
 
-    /// These are for one push.
+    /// Resets the options that are for one push.
     pub(crate) fn forget_push(&mut self) {
         self.cas.clear();
         self.push_options.clear();
     }
 }
 
-/// What `git ls-remote --symref` says, as the answer to `list`. A push is not shown what is not a ref
-/// of its own, or a mirror would delete it; nor, where there is one of ours, leases.
-pub(crate) fn listing(said: &[u8], for_push: bool, hides_leases: bool, object_format: bool) -> Vec<u8> {
+/// Converts the output of `git ls-remote --symref` to the answer to `list`. For a push it leaves out entries that
+/// are not refs, which a mirror push would delete, and lease refs if there is a lease of ours.
+pub(crate) fn listing(output: &[u8], for_push: bool, hides_leases: bool, object_format: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut symbolic: Vec<&[u8]> = Vec::new();
     let mut names_the_format = object_format;
-    for line in said.split(|byte| *byte == b'\n') {
+    for line in output.split(|byte| *byte == b'\n') {
         let (value, Some(name)) = split(line, b'\t') else { continue };
         if let Some(target) = value.strip_prefix(b"ref: ") {
             if !for_push {
@@ -221,25 +220,25 @@ pub(crate) fn listing(said: &[u8], for_push: bool, hides_leases: bool, object_fo
     out
 }
 
-/// That the ref landed.
+/// The answer for a ref that landed.
 pub(crate) fn ok(name: &OsStr) -> Vec<u8> {
     [b"ok ", name.as_bytes(), b"\n"].concat()
 }
 
-/// That nothing was done with it: git shows nothing of it, and it is no failure.
+/// The answer for a ref that was left alone: git prints nothing about it, and it is not a failure.
 pub(crate) fn nothing(name: &OsStr) -> Vec<u8> {
     error(name, "no match")
 }
 
-/// That it did not. Some reasons git knows by heart and has its own words and advice for.
+/// The answer for a ref that did not land. Git recognizes some reasons and prints its own message and advice.
 pub(crate) fn error(name: &OsStr, why: &str) -> Vec<u8> {
     let why = text::one_line(why.as_bytes(), 400);
-    // A reason in double quotes would be read as a string of C's.
+    // Git would read a reason in double quotes as a C string.
     let why = why.trim_start_matches('"');
     [b"error ", name.as_bytes(), b" ", why.as_bytes(), b"\n"].concat()
 }
 
-/// The reason in git's summary of a ref, `[rejected] (non-fast-forward)`, in the words of helpers.
+/// The reason in git's summary of a ref, `[rejected] (non-fast-forward)`, as helpers spell it.
 pub(crate) fn reason_in(summary: &str) -> String {
     if summary == "[rejected] (non-fast-forward)" {
         return "non-fast forward".to_owned();
@@ -258,14 +257,14 @@ fn owned(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
-/// A value that git may have quoted as a string of C's.
+/// A value that git may have quoted as a C string.
 fn unquoted(value: &[u8]) -> Option<Vec<u8>> {
     let Some(inner) = value.strip_prefix(b"\"") else { return Some(value.to_vec()) };
     let inner = inner.strip_suffix(b"\"")?;
     let (mut out, mut bytes) = (Vec::new(), inner.iter().copied());
     while let Some(byte) = bytes.next() {
         match byte {
-            // Ends it, and what comes then is not for us.
+            // A quote inside would end the string too early.
             b'"' => return None,
             b'\\' => {}
             byte => {
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read() {
+    fn lines_from_git_are_parsed() {
         let set = |name: &str, value: &[u8]| HelperLine::Set { name: name.to_owned(), value: value.to_vec() };
         let id = "12".repeat(20);
         for (line, read) in [
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ref_that_is_forced_is_not_compared_with_anything() {
+    fn forced_ref_is_not_compared_with_an_expected_value() {
         let mut options = Options::default();
         let zeros = "0".repeat(40);
         for cas in
@@ -362,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deeper_fetch_counts_from_where_the_history_ends() {
+    fn relative_deepening_counts_from_the_end_of_the_history() {
         let mut options = Options::default();
         options.set("depth", b"3");
         options.set("deepen-relative", b"true");
@@ -373,12 +372,12 @@ mod tests {
     }
 
     #[test]
-    fn a_push_is_not_shown_the_leases() {
-        let said = b"ref: refs/heads/main\tHEAD\n11\tHEAD\n11\trefs/fence/repo/lease\n11\trefs/heads/main\n\
+    fn leases_are_hidden_from_a_push() {
+        let output = b"ref: refs/heads/main\tHEAD\n11\tHEAD\n11\trefs/fence/repo/lease\n11\trefs/heads/main\n\
                      22\trefs/tags/v1\n11\trefs/tags/v1^{}\n";
-        let push = listing(said, true, true, false);
+        let push = listing(output, true, true, false);
         assert_eq!(String::from_utf8_lossy(&push), "11 refs/heads/main\n22 refs/tags/v1\n\n");
-        let fetch = listing(said, false, false, false);
+        let fetch = listing(output, false, false, false);
         let shown = "@refs/heads/main HEAD\n11 refs/fence/repo/lease\n11 refs/heads/main\n22 refs/tags/v1\n\
                      11 refs/tags/v1^{}\n\n";
         assert_eq!(String::from_utf8_lossy(&fetch), shown);
@@ -388,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_said_in_words_that_git_knows() {
+    fn reasons_are_spelled_as_git_expects() {
         assert_eq!(reason_in("[rejected] (non-fast-forward)"), "non-fast forward");
         assert_eq!(reason_in("[remote rejected] (non-fast-forward)"), "non-fast-forward");
         assert_eq!(reason_in("[rejected] (stale info)"), "stale info");

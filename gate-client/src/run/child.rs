@@ -1,13 +1,13 @@
-//! The command that `run` holds a lease for, under a keeper.
+//! The command of `run`, under a keeper.
 //!
 //! ```text
-//! git fence run ── socket ── keeper ── command ── what the command starts
+//! git fence run ── socket ── keeper ── command ── the command's descendants
 //! ```
 //!
-//! If `run` dies, of whatever, the keeper ends the command and all it has started. If the keeper
-//! dies, `run` does. If both are killed at once, the command goes on: then only the fence is left.
+//! If `run` dies for any reason, the keeper ends the command and all its descendants. If the keeper dies,
+//! `run` ends them. If both are killed at once, the command keeps running: then only the fence protects.
 
-use crate::run::wire::{KeeperOrder, KeeperReport, hear, say};
+use crate::run::wire::{KeeperOrder, KeeperReport, receive, send};
 use git_fence_system::{
     clock::since_boot,
     descriptor::hand_over,
@@ -34,27 +34,27 @@ pub(crate) struct Spec<'a> {
     pub(crate) args: &'a [OsString],
     /// Variables that the command does not inherit.
     pub(crate) remove: Vec<OsString>,
-    /// Variables that the command gets, also if they are among those removed.
+    /// Variables that the command gets, even if they are among those removed.
     pub(crate) set: Vec<(OsString, OsString)>,
-    /// How long the command has between SIGTERM and SIGKILL when `run` or the keeper has died.
+    /// The time between SIGTERM and SIGKILL when `run` or the keeper has died.
     pub(crate) grace: Duration,
 }
 
-/// What became of the command. The last word is one of `CannotStart`, `Exited`, `Killed` and
-/// `KeeperGone`; when it comes, the command and all it has started have ended, daemons excepted.
+/// An event of the command. The last one is `CannotStart`, `Exited`, `Killed` or `KeeperGone`; when it
+/// comes, the command and all its descendants have ended, except daemons.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum CommandEvent {
     Started,
     CannotStart {
         not_found: bool,
         why: String,
     },
-    /// The command has ended and so many processes that it had started have not; they are being ended.
+    /// The command has ended and this many of its descendants have not; they are being ended.
     LeftBehind(usize),
     Exited(i32),
     /// Killed by this signal.
     Killed(i32),
-    /// The keeper has died, so how the command would have ended is not known: it has been ended too.
+    /// The keeper died, so the command has been ended too and its exit status is unknown.
     KeeperGone,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Supervised {
 
 impl Supervised {
     /// Starts the command under a keeper. `tell` is called on another thread, in order.
-    pub(crate) fn start(spec: &Spec<'_>, tell: impl Fn(Happened) + Send + 'static) -> io::Result<Supervised> {
+    pub(crate) fn start(spec: &Spec<'_>, tell: impl Fn(CommandEvent) + Send + 'static) -> io::Result<Supervised> {
         let (keeper, theirs) = UnixStream::pair()?;
         let foreground = terminal::is_in_foreground();
         let mut child = keeper_command(spec, foreground, theirs).spawn()?;
@@ -79,35 +79,35 @@ impl Supervised {
             if let (None, Some(command)) = (&last, started) {
                 end_without_keeper(&command, !foreground, grace);
             }
-            let without_a_word = || match started {
-                Some(_) => Happened::KeeperGone,
-                None => Happened::CannotStart { not_found: false, why: "its keeper has died".to_owned() },
+            let unreported = || match started {
+                Some(_) => CommandEvent::KeeperGone,
+                None => CommandEvent::CannotStart { not_found: false, why: "its keeper died".to_owned() },
             };
-            tell(last.unwrap_or_else(without_a_word));
+            tell(last.unwrap_or_else(unreported));
         })?;
         Ok(Supervised { keeper })
     }
 
-    /// Passes a signal on to the command's group. In the foreground of a terminal SIGINT and
-    /// SIGQUIT are not passed on: they reach the command from there.
+    /// Forwards a signal to the command's group. In the foreground of a terminal SIGINT and SIGQUIT are not
+    /// forwarded: the terminal sends them to the command itself.
     pub(crate) fn forward(&self, signal: i32) {
         self.order(&KeeperOrder::Signal(signal));
     }
 
-    /// Asks the command and all it has started to end, now. Who is left after `within` is killed.
+    /// Asks the command and all its descendants to end now, and kills those that are left after `within`.
     pub(crate) fn end(&self, within: Duration) {
         self.order(&KeeperOrder::EndBy(since_boot() + within));
     }
 
-    /// A keeper that is gone does not hear it; that it is gone comes through `tell`.
+    /// Errors are ignored: that the keeper is gone is reported through `tell`.
     fn order(&self, order: &KeeperOrder) {
-        let _ = say(&self.keeper, order);
+        let _ = send(&self.keeper, order);
     }
 }
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        // To the keeper that is the end of `run`. What it says is still heard.
+        // To the keeper this means that `run` is gone. Its reports are still received.
         let _ = self.keeper.shutdown(Shutdown::Write);
     }
 }
@@ -128,27 +128,27 @@ fn keeper_command(spec: &Spec<'_>, foreground: bool, socket: UnixStream) -> Comm
     keeper
 }
 
-/// Tells what the keeper says, until it says no more. Gives the command, and the last word, which
-/// is not told yet: the keeper may take a moment to be gone.
-fn listen(keeper: &UnixStream, tell: &impl Fn(Happened)) -> (Option<Process>, Option<Happened>) {
+/// Passes on the keeper's reports until its socket closes. Returns the command, and the last event, which is
+/// not passed on yet: the keeper may take a moment to exit.
+fn listen(keeper: &UnixStream, tell: &impl Fn(CommandEvent)) -> (Option<Process>, Option<CommandEvent>) {
     let (mut command, mut last) = (None, None);
-    for report in hear(keeper) {
+    for report in receive(keeper) {
         match report {
             KeeperReport::Started { pid, start } => {
                 let process = Pid::from_raw(pid).and_then(Process::read);
                 command = process.filter(|process| process.start == start);
-                tell(Happened::Started);
+                tell(CommandEvent::Started);
             }
-            KeeperReport::LeftBehind(n) => tell(Happened::LeftBehind(n)),
-            KeeperReport::CannotStart { not_found, why } => last = Some(Happened::CannotStart { not_found, why }),
-            KeeperReport::Exited(code) => last = Some(Happened::Exited(code)),
-            KeeperReport::Killed(signal) => last = Some(Happened::Killed(signal)),
+            KeeperReport::LeftBehind(n) => tell(CommandEvent::LeftBehind(n)),
+            KeeperReport::CannotStart { not_found, why } => last = Some(CommandEvent::CannotStart { not_found, why }),
+            KeeperReport::Exited(code) => last = Some(CommandEvent::Exited(code)),
+            KeeperReport::Killed(signal) => last = Some(CommandEvent::Killed(signal)),
         }
     }
     (command, last)
 }
 
-/// Ends what can be found of the command when nobody has adopted its orphans.
+/// Ends all processes of the command that can be found without a keeper that has adopted its orphans.
 fn end_without_keeper(command: &Process, has_group: bool, grace: Duration) {
     let kill_at = since_boot() + grace;
     let mut members = vec![*command];

@@ -1,11 +1,12 @@
-//! The surroundings of a command that runs under a lease: in them a plain `git push` is fenced.
+//! The environment of a command that runs under a lease, in which a plain `git push` is fenced.
 //!
-//! Git is told through the environment to hand pushes of the lease's URL to `git-remote-fence`. No
-//! file is touched, so outside of the command nothing changes; and the secret is in none of it.
+//! Environment variables tell git to hand pushes to the lease's URL to `git-remote-fence`. No file is
+//! changed, so nothing changes outside of the command, and the environment does not contain the secret.
 //!
-//! There are two settings for that. `pushInsteadOf` leaves fetches alone, but is not looked at where a push URL is
-//! written down, in whatever clone or worktree. `insteadOf` always is, and then the helper has to fetch, too. So the
-//! first will do where a gate stops what goes around the helper, and the second is for where nobody would.
+//! There are two settings for that. `pushInsteadOf` leaves fetches alone, but git ignores it for remotes with an
+//! explicit push URL, in any clone or worktree. Git always applies `insteadOf`, but then the helper has to fetch, too.
+//! So `pushInsteadOf` is enough with a gate, which refuses pushes that bypass the helper, and `insteadOf` is needed
+//! without one.
 
 use crate::run::lfs;
 use crate::{
@@ -27,8 +28,8 @@ use std::{
 
 const PROGRAM: &str = "git-remote-fence";
 
-/// A setting that no git reads: which lease an address belongs to. One run inside another adds its
-/// own, and both leases are found.
+/// A setting of our own, which git ignores: the lease of an address. A run inside another run adds its own,
+/// so both leases are found.
 const LEASE_OF: (&str, &str) = ("git-fence.", ".lease");
 
 /// The environment of a command that runs under the lease in `dir`.
@@ -56,7 +57,7 @@ pub(crate) fn environment(
     let uses_lfs = lfs::is_used(git);
     let ways: Vec<Way<'_>> = remotes.iter().filter_map(|remote| remote.way_to(&ours, git, fetches_too)).collect();
     let mut settings = outer.settings();
-    // Where somebody lists the ways that git may go, this is one more; what is behind it is judged again.
+    // Users may list the protocols that git may use, so allow ours. Git checks the one behind it again.
     settings.push(("protocol.fence.allow".into(), "always".into()));
     if let Some(allowed) = outer.get(env::GIT_ALLOW_PROTOCOL) {
         inside.set(env::GIT_ALLOW_PROTOCOL, join(&[allowed, ":fence".as_ref()]));
@@ -77,7 +78,7 @@ pub(crate) fn environment(
     Ok(inside)
 }
 
-/// The directory of the lease that pushes to `url` belong to, whether it is still there or not.
+/// The directory of the lease for pushes to `url`. It may no longer exist.
 pub(crate) fn lease_of(environment: &Environment, url: &OsStr, base: &Path) -> Option<LeaseDir> {
     let key = join(&[LEASE_OF.0.as_ref(), &address(url, base), LEASE_OF.1.as_ref()]);
     let settings = environment.settings();
@@ -85,15 +86,15 @@ pub(crate) fn lease_of(environment: &Environment, url: &OsStr, base: &Path) -> O
     Some(LeaseDir::at(Path::new(dir)))
 }
 
-/// A remote of the user's configuration.
+/// A remote in the user's configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Configured {
     name: String,
-    /// Whether its push URLs are written down as such.
+    /// Whether it has explicit push URLs.
     is_explicit: bool,
-    /// Where pushes go: as it is written, and where that leads.
+    /// The push URLs, as configured and as resolved by git.
     pushes: Vec<(OsString, OsString)>,
-    /// The same for fetches, where its push URLs are not written down as such.
+    /// The same for fetches, if it has no explicit push URLs.
     fetches: Vec<(OsString, OsString)>,
 }
 
@@ -108,7 +109,7 @@ impl Configured {
                 _ => continue,
             };
             let urls = &mut written.entry(OsString::from_vec(name.to_vec())).or_default()[kind];
-            // An empty one takes back those before it.
+            // An empty value clears the list.
             if value.is_empty() {
                 urls.clear();
             } else {
@@ -139,21 +140,21 @@ impl Configured {
     }
 }
 
-/// A remote by which pushes come to the lease's repository.
+/// A remote whose pushes go to the lease's repository.
 pub(crate) struct Way<'a> {
     pub(crate) name: &'a str,
     pub(crate) url: &'a OsStr,
-    /// Where it is fetched from, if the helper is in the way of that, too.
+    /// Its fetch URL, if fetches go through the helper, too.
     pub(crate) fetch_url: Option<OsString>,
 }
 
-/// The spellings of `url`, or of what it begins with, that another clone may have: git compares beginnings, and the
-/// helper lets through what leads elsewhere.
+/// The spellings of `url`, or of its prefixes, that another clone may use: git compares prefixes, and the helper
+/// passes through pushes to other repositories.
 fn spellings(url: &str, ours: &OsStr, all: bool, uses_lfs: bool) -> Vec<OsString> {
     let mut spellings = vec![OsString::from(url)];
     let is_local = local_path(url.as_ref()).is_some();
     if is_local {
-        // Another clone on this machine may spell the path in full.
+        // Another clone on this machine may use the absolute path.
         spellings.extend([ours.to_owned(), join(&["file://".as_ref(), ours])]);
     }
     if all {
@@ -161,15 +162,15 @@ fn spellings(url: &str, ours: &OsStr, all: bool, uses_lfs: bool) -> Vec<OsString
         spellings.push(short.into());
     }
     if all && is_local {
-        // Or by a link, or by a way that begins where it is itself.
+        // Or a path through a link, or relative to that clone.
         spellings.extend(["/", "./", "../"].map(OsString::from));
-        // Git LFS is sent around the helper by a URL of this kind.
+        // Git LFS bypasses the helper by a URL of this kind.
         spellings.extend((!uses_lfs).then(|| OsString::from("file://")));
     }
     spellings
 }
 
-/// The user's own rules that lead to `url` from another spelling, which another clone may have: `insteadOf` first.
+/// The user's own rules that rewrite another spelling, which another clone may use, to `url`: `insteadOf` first.
 fn aliases(git: &Git, url: &OsStr) -> [Vec<(OsString, OsString)>; 2] {
     [&b".insteadof"[..], b".pushinsteadof"].map(|kind| {
         let rules = git.settings(&[], r"^url\..*\.(push)?insteadof$").into_iter();
@@ -182,8 +183,8 @@ fn aliases(git: &Git, url: &OsStr) -> [Vec<(OsString, OsString)>; 2] {
     })
 }
 
-/// The settings that send pushes to the lease's repository through the helper, for every way in which the configuration
-/// spells it; with `fetches_too`, also those whose push URL is written down somewhere else.
+/// The settings that send pushes to the lease's repository through the helper, for every spelling in the
+/// configuration; with `fetches_too`, also for remotes with explicit push URLs elsewhere.
 fn rules(
     spellings: &[OsString],
     [aliases, push_aliases]: &[Vec<(OsString, OsString)>; 2],
@@ -212,8 +213,8 @@ fn rules(
     [of_kind(pushes, ".pushInsteadOf"), of_kind(all, ".insteadOf")].concat()
 }
 
-/// A rule of the user's for exactly this URL comes before ours. Then a plain push would go around the
-/// fence, and that is said before anything runs.
+/// A rule of the user for exactly this URL takes precedence over ours. Then a plain push would bypass the
+/// fence, so refuse before anything runs.
 fn check(ways: &[Way<'_>], git: &Git, inside: &Environment, ours: &OsStr) -> Result<(), Failure> {
     let git_inside = Git { environment: inside.clone(), ..git.clone() };
     for Way { name, .. } in ways {
@@ -221,16 +222,16 @@ fn check(ways: &[Way<'_>], git: &Git, inside: &Environment, ours: &OsStr) -> Res
         if goes_to.is_empty() || goes_to.iter().any(|url| address(url, &git.dir) == ours) {
             return Err(Failure::broken(
                 format!(
-                    "a plain  git push {name}  would go around the fence: a url.*.insteadOf or pushInsteadOf of your own replaces exactly its URL"
+                    "plain  git push {name}  would bypass the fence: your setting url.*.insteadOf or pushInsteadOf matches its whole URL"
                 ),
-                "shorten what that setting replaces, to the host for example, or write the real URL into the remote",
+                "shorten the prefix in that setting, for example to the host, or set the real URL in the remote",
             ));
         }
     }
     Ok(())
 }
 
-/// Git looks for the helper where it looks for all its commands.
+/// Git searches for the helper where it searches for all its commands.
 fn with_helper_in_path(inside: &mut Environment) -> Result<(), Failure> {
     let path = inside.get(env::PATH).unwrap_or_default().to_owned();
     if std::env::split_paths(&path).any(|dir| dir.join(PROGRAM).is_file()) {
@@ -239,8 +240,8 @@ fn with_helper_in_path(inside: &mut Environment) -> Result<(), Failure> {
     let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
     let own = own.filter(|dir| dir.join(PROGRAM).is_file()).ok_or_else(|| {
         Failure::broken(
-            format!("'{PROGRAM}' is neither in the PATH nor beside this program"),
-            "install it beside git-fence: git runs it for every push under the lease",
+            format!("'{PROGRAM}' is neither in PATH nor next to this program"),
+            "install it next to git-fence: git runs it for every push under the lease",
         )
     })?;
     let separator = if path.is_empty() { "" } else { ":" };
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_that_leads_to_the_url_has_a_rule() {
+    fn every_spelling_of_the_url_has_a_rule() {
         let remotes = [
             remote(false, "gh:app", "https://h/app"),
             remote(true, "alias:app", "https://h/app.git"),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_found_from_wherever_it_is_spelled() {
+    fn absolute_relative_and_linked_paths_are_all_matched() {
         let ours = OsStr::new("/srv/app.git");
         let all = spellings("../app.git", ours, true, false);
         assert_eq!(all, ["../app.git", "/srv/app.git", "file:///srv/app.git", "../app", "/", "./", "../", "file://"]);
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lease_of_an_inner_run_does_not_hide_that_of_the_outer() {
+    fn lease_of_an_inner_run_does_not_hide_that_of_the_outer_run() {
         let mut environment = Environment::default();
         let pair = |key: &str, value: &str| (OsString::from(key), OsString::from(value));
         environment.set_settings(&[

@@ -1,15 +1,15 @@
 //! The keeper: a small process between `run` and its command that ends the command if `run` dies.
 //!
-//! It is in a process group of its own, so that what kills the group of `run` does not take it
-//! along, and adopts the orphans among the command's descendants, so that all of them stay in sight.
+//! It has a process group of its own, so that a signal to the group of `run` does not kill it, and it adopts
+//! the orphans among the command's descendants, so that it can find all of them.
 //!
-//! In the foreground of a terminal everything stays in the terminal's foreground group instead, or
-//! the command could not read from it and Ctrl-Z would stop `run` alone. Ctrl-C then reaches the
-//! command from the terminal itself.
+//! In the foreground of a terminal everything stays in the terminal's foreground group instead. Otherwise
+//! the command could not read from the terminal, and Ctrl-Z would stop only `run`. The terminal then sends
+//! Ctrl-C to the command itself.
 
 use crate::run::{
     members::{Members, reap_adopted},
-    wire::{KeeperOrder, KeeperReport, hear, say},
+    wire::{KeeperOrder, KeeperReport, receive, send},
 };
 use git_fence_system::{
     clock::since_boot,
@@ -34,17 +34,17 @@ use std::{
     time::Duration,
 };
 
-/// How long those that the command left behind may take to end by themselves: a `tee` that has
-/// just seen the end of its input writes its last lines in that time.
-const MAY_STILL_GO: Duration = Duration::from_millis(200);
-/// How long they have after SIGTERM.
+/// How long processes that the command left running may take to exit by themselves: a `tee` that has just
+/// reached the end of its input writes its last lines in that time.
+const TIME_TO_EXIT: Duration = Duration::from_millis(200);
+/// The time between SIGTERM and SIGKILL for them.
 const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(2);
-/// How often to look who is left while somebody is being waited for.
+/// How often to check which processes are left.
 const TICK: Duration = Duration::from_millis(20);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeeperArgs {
-    /// How long the command has between SIGTERM and SIGKILL when `run` is gone
+    /// The time between SIGTERM and SIGKILL when `run` is gone
     #[arg(long)]
     grace_ms: u64,
     /// Stay in the foreground group of the terminal
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &KeeperArgs) -> ExitCode {
     match keep(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            let _ = writeln!(io::stderr(), "error: the keeper of the command cannot work: {e}");
+            let _ = writeln!(io::stderr(), "error: the keeper of the command failed: {e}");
             ExitCode::FAILURE
         }
     }
@@ -68,12 +68,12 @@ pub(crate) fn run(args: &KeeperArgs) -> ExitCode {
 fn keep(args: &KeeperArgs) -> io::Result<()> {
     let run = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let Some(stdin) = take_over(&run)? else { return Ok(()) };
-    // For ps and top, which would show it as `exe`.
+    // ps and top would show it as `exe`.
     process::show_as(c"git-fence-keep");
     let session = match Process::own() {
         Ok(own) => own.session,
-        // Whoever cannot see what the command starts cannot end it.
-        Err(e) => return say(&run, &KeeperReport::CannotStart { not_found: false, why: e.to_string() }),
+        // Without /proc the keeper could not find the command's descendants to end them.
+        Err(e) => return send(&run, &KeeperReport::CannotStart { not_found: false, why: e.to_string() }),
     };
     process::adopt_orphans()?;
     let (events, happens) = mpsc::channel();
@@ -87,9 +87,9 @@ fn keep(args: &KeeperArgs) -> io::Result<()> {
     }
     let child = match command.spawn() {
         Ok(child) => child,
-        Err(e) => return say(&run, &cannot_start(&args.command[0], &e)),
+        Err(e) => return send(&run, &cannot_start(&args.command[0], &e)),
     };
-    // From here on nothing may fail: the command would be alone.
+    // From here on nothing may fail: the command would be left without a keeper.
     drop(command);
     let pid = Pid::from_child(&child);
     let keeper = Keeper {
@@ -105,7 +105,7 @@ fn keep(args: &KeeperArgs) -> io::Result<()> {
     keeper.watch(&happens)
 }
 
-/// What the keeper hears of.
+/// What the keeper waits for.
 enum KeeperEvent {
     Signal(i32),
     Order(KeeperOrder),
@@ -115,14 +115,14 @@ enum KeeperEvent {
 fn listen_to_signals(events: Sender<KeeperEvent>) -> io::Result<()> {
     let all: Vec<i32> = signals::that_ask_to_end().into_iter().chain([SIGCHLD]).collect();
     signals::hear(&all, move |signal| {
-        // Nobody hears it who has ended.
+        // Fails only when the keeper is already exiting.
         let _ = events.send(KeeperEvent::Signal(signal));
     })
 }
 
 fn listen_to_run(run: UnixStream, events: Sender<KeeperEvent>) -> io::Result<()> {
     let listen = move || {
-        hear(&run).map(KeeperEvent::Order).try_for_each(|order| events.send(order))?;
+        receive(&run).map(KeeperEvent::Order).try_for_each(|order| events.send(order))?;
         events.send(KeeperEvent::RunIsGone)
     };
     thread::Builder::new().spawn(listen)?;
@@ -141,8 +141,8 @@ struct Keeper {
 #[derive(Clone, Copy)]
 enum Stage {
     Running,
-    /// The command has ended; those that it left may still go by themselves.
-    MayStillGo {
+    /// The command has ended; the processes that it left running may still exit by themselves.
+    Exiting {
         until: Duration,
     },
     /// All members have been asked to end.
@@ -152,7 +152,7 @@ enum Stage {
 }
 
 impl Keeper {
-    /// Stays until the command and all other members have ended.
+    /// Waits until the command and all other members have ended.
     fn watch(mut self, happens: &Receiver<KeeperEvent>) -> io::Result<()> {
         let mut ended = false;
         loop {
@@ -178,16 +178,16 @@ impl Keeper {
         }
     }
 
-    /// Does what is due. `left` members are there although the command has `ended`.
+    /// Does what is due. `left` is the number of members left after the command has `ended`.
     fn step(&mut self, ended: bool, left: usize) {
         let now = since_boot();
         match self.stage {
-            Stage::Running if ended => self.stage = Stage::MayStillGo { until: now + MAY_STILL_GO },
-            Stage::MayStillGo { until } if until <= now => {
+            Stage::Running if ended => self.stage = Stage::Exiting { until: now + TIME_TO_EXIT },
+            Stage::Exiting { until } if until <= now => {
                 self.report(&KeeperReport::LeftBehind(left));
                 self.end_by(now + LEFT_BEHIND_GRACE);
             }
-            // Again and again until nobody is left: a member may have forked meanwhile.
+            // Repeated until none is left: a member may have forked meanwhile.
             Stage::Ending { kill_at } if kill_at <= now => self.members.signal(Signal::KILL),
             _ => {}
         }
@@ -200,7 +200,7 @@ impl Keeper {
         }
     }
 
-    /// Asks all members to end, stopped ones too. Who is left at `by` is killed.
+    /// Asks all members to end, including stopped ones. Those that are left at `by` are killed.
     fn end_by(&mut self, by: Duration) {
         let kill_at = match self.stage {
             Stage::Ending { kill_at } => kill_at.min(by),
@@ -211,16 +211,16 @@ impl Keeper {
         self.members.signal(Signal::CONT);
     }
 
-    /// Passes a signal on, to whom it would have gone without the keeper.
+    /// Forwards a signal to the processes that would have got it without the keeper.
     fn forward(&self, signal: i32) {
         let Some(named) = Signal::from_named_raw(signal) else { return };
         match self.members.group {
-            // The group's number is the command's pid, which is not reaped yet.
+            // The group id is the pid of the command, which is not reaped yet, so it cannot be reused.
             Some(group) => {
                 process::signal_group(group, named);
                 process::signal_group(group, Signal::CONT);
             }
-            // These come from the terminal, and the command has had them from there.
+            // The terminal has sent these to the command already.
             None if signal == SIGINT || signal == SIGQUIT => {}
             None => {
                 self.members.signal(named);
@@ -229,14 +229,14 @@ impl Keeper {
         }
     }
 
-    /// Whether the command has ended. It is not reaped by that, so its group stays its own.
+    /// Whether the command has ended. This does not reap it, so its group id is not reused.
     fn has_ended(&self) -> bool {
         process::child_has_ended(self.pid)
     }
 
-    /// A `run` that is gone does not hear it, which is no reason to stop here.
+    /// Errors are ignored: the keeper continues when `run` is gone.
     fn report(&self, report: &KeeperReport) {
-        let _ = say(&self.run, report);
+        let _ = send(&self.run, report);
     }
 }
 
@@ -248,10 +248,10 @@ fn how_it_ended(status: ExitStatus) -> KeeperReport {
 }
 
 fn cannot_start(program: &OsStr, e: &io::Error) -> KeeperReport {
-    // A script whose interpreter is missing is there, and yet the system says it is not.
-    let is_there = program.as_encoded_bytes().contains(&b'/') && Path::new(program).exists();
-    let not_found = e.kind() == io::ErrorKind::NotFound && !is_there;
-    let why = if e.kind() == io::ErrorKind::NotFound && is_there {
+    // For a script whose interpreter is missing, the system also reports "not found".
+    let exists = program.as_encoded_bytes().contains(&b'/') && Path::new(program).exists();
+    let not_found = e.kind() == io::ErrorKind::NotFound && !exists;
+    let why = if e.kind() == io::ErrorKind::NotFound && exists {
         "its interpreter was not found".to_owned()
     } else {
         e.to_string()

@@ -1,6 +1,6 @@
-//! Git LFS asks the configuration where pushes go, and knows no remote helpers: it is told where its
-//! objects go, in a file that git reads for the clone of the lease alone. Elsewhere a remote of the same
-//! name may be another.
+//! Git LFS reads push URLs from the configuration and does not support remote helpers. So we configure where
+//! its objects go, in a file that git reads only for the clone of the lease: in another clone, a remote of the
+//! same name may be another repository.
 
 use crate::{
     failure::{Failure, of_file},
@@ -14,12 +14,12 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
 };
 
-/// Whether the user's git runs it.
+/// Whether the user's git uses Git LFS.
 pub(crate) fn is_used(git: &Git) -> bool {
     !git.lines_of(["config", "--get-regexp", r"^filter\.lfs\.(clean|process)$"], b'\n').is_empty()
 }
 
-/// The settings for the remotes whose pushes lead to a URL, by name. `address` is where it leads.
+/// The settings for the remotes `ways`, by name. `address` is the lease's repository.
 pub(crate) fn settings(
     ways: &[Way<'_>],
     address: &OsStr,
@@ -44,8 +44,8 @@ pub(crate) fn settings(
             endpoints.push(endpoint);
         }
     }
-    // What begins with a URL of ours is replaced by the helper's; the longer rule comes first. A path that
-    // a repository can have gets none: pushes to it would go around the fence.
+    // A URL that starts with ours would be rewritten to the helper's, unless a longer rule matches, so add one.
+    // But not for a URL that can be a repository: pushes to it would bypass the fence.
     endpoints.retain(|url| url.ends_with(b"/info/lfs"));
     for url in &endpoints {
         file.extend([b"[url ", &*in_double_quotes(url), b"]\n"].concat());
@@ -64,14 +64,14 @@ pub(crate) fn settings(
     Ok(vec![only_in(""), only_in("/worktrees/*")])
 }
 
-/// Where the user has told it to go.
+/// The endpoints that the user has configured.
 fn chosen(git: &Git) -> Vec<(OsString, OsString)> {
     let keys = r"^(lfs\.(push)?url|remote\..*\.lfs(push)?url)$";
     [git.settings(&[], keys), git.settings(&["--file", ".lfsconfig"], keys)].concat()
 }
 
-/// As Git LFS would have made it of the URL itself, in a spelling that is not the helper's to take: one
-/// that no rule of ours begins with, or for the web one that is longer.
+/// The endpoint that Git LFS would derive from the URL, in a spelling that our rules do not rewrite: one that
+/// starts differently, or, for the web, one with a longer rule.
 fn endpoint(url: &OsStr, address: &OsStr) -> Vec<u8> {
     let bytes = url.as_bytes();
     if local_path(url).is_some() {
@@ -94,7 +94,7 @@ fn endpoint(url: &OsStr, address: &OsStr) -> Vec<u8> {
     }
 }
 
-/// A path as a pattern that matches it alone.
+/// A pattern that matches only this path.
 fn literal(path: &OsStr) -> Vec<u8> {
     let is_special = |byte: u8| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\');
     path.as_bytes().iter().flat_map(|byte| is_special(*byte).then_some(b'\\').into_iter().chain([*byte])).collect()
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_go_where_git_lfs_would_have_sent_them() {
+    fn objects_go_where_git_lfs_would_send_them() {
         let at = |url: &str| String::from_utf8(endpoint(OsStr::new(url), OsStr::new("/srv/app.git"))).unwrap();
         assert_eq!(at("https://h/app"), "https://h/app.git/info/lfs");
         assert_eq!(at("https://bot:x@h/app.git/"), "https://bot:x@h/app.git/info/lfs");

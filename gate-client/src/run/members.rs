@@ -1,22 +1,22 @@
-//! Whom the keeper ends with the command.
+//! The processes that the keeper ends with the command.
 //!
-//! The **members** are the keeper's descendants in its own session, and the command's process group.
-//! Not the group alone: `timeout` and shells with job control make groups of their own. One that
-//! began a session of its own is a daemon on purpose and is left alone.
+//! The **members** are the keeper's descendants in its own session, and the command's process group. The
+//! group alone is not enough: `timeout` and shells with job control create groups of their own. A process
+//! with a session of its own is a daemon on purpose and is left alone.
 
 use git_fence_system::process::{self, Pid, Process, Signal};
 
 #[derive(Debug)]
 pub(crate) struct Members {
-    /// The command's own group, where it has one. The command must not be reaped while this is used.
+    /// The command's own group, if it has one. The command must not be reaped while this is used.
     pub(crate) group: Option<Pid>,
-    /// The keeper's session. It has no number where it began outside of the pid namespace.
+    /// The keeper's session; `None` if it was created outside of the pid namespace.
     pub(crate) session: Option<Pid>,
 }
 
 impl Members {
     pub(crate) fn signal(&self, signal: Signal) {
-        // The group first and at once, so that nobody in it escapes by forking.
+        // The whole group first and at once, so that no process in it escapes by forking.
         if let Some(group) = self.group {
             process::signal_group(group, signal);
         }
@@ -25,16 +25,16 @@ impl Members {
         }
     }
 
-    /// The members that are still there and within reach. Looked for twice before it is said that
-    /// there are none: looking at all processes takes time, and a process may change its parent meanwhile.
+    /// The members that are still alive and can be signalled. An empty result is checked twice: listing all
+    /// processes takes time, and a process may change its parent meanwhile.
     pub(crate) fn left(&self) -> Vec<Process> {
-        let look = || {
+        let list = || {
             let mut members = self.alive();
             members.retain(|member| !member.is_out_of_reach());
             members
         };
-        let left = look();
-        if left.is_empty() { look() } else { left }
+        let left = list();
+        if left.is_empty() { list() } else { left }
     }
 
     fn alive(&self) -> Vec<Process> {
@@ -50,7 +50,7 @@ impl Members {
     }
 }
 
-/// Reaps the orphans that this process has adopted and that have ended, and not the command.
+/// Reaps the adopted orphans that have ended, but not the command.
 pub(crate) fn reap_adopted(command: Pid) {
     let is_adopted = |process: &&Process| process.parent == Some(process::own_pid()) && process.pid != command;
     for orphan in process::all().iter().filter(is_adopted).filter(|process| !process.alive) {

@@ -1,8 +1,8 @@
 //! `git fence run`: holds a lease around a command.
 //!
-//! Acquire, start the heartbeat, run the command, stop the heartbeat, release: in this order, and the heartbeat has ended
-//! before the lease is given back. Deadlines go by the clock that counts suspend. The command runs under a keeper, which
-//! ends it when the lease is lost or `run` dies. Called by the command line alone.
+//! Acquire, start the heartbeat, run the command, stop the heartbeat, release: in this order, so that no heartbeat is
+//! sent after the release. Deadlines use the clock that includes suspend. The command runs under a keeper, which ends
+//! it when the lease is lost or `run` dies. Called only by the command line.
 
 pub(crate) mod child;
 pub(crate) mod inside;
@@ -23,7 +23,7 @@ use crate::{
     run::{
         outcome::Outcome,
         starter::Starter,
-        waiting::{Won, give_back, take_first_free},
+        waiting::{FirstFree, release, take_first_free},
         watch::{Bounds, Ended, Run, RunEvent, code_of_signal, note},
     },
 };
@@ -45,39 +45,39 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The fence; given several times, the first free one is taken [default: repo]
+    /// The fence; repeat it to take the first free one [default: repo]
     #[arg(long, value_name = "NAME")]
     fence: Vec<String>,
-    /// The remote, by name or URL; given several times, the first free one is taken [default: origin]
+    /// The remote, by name or URL; repeat it to take the first free one [default: origin]
     #[arg(long, value_name = "REMOTE")]
     remote: Vec<String>,
     #[command(flatten)]
     wanted: LeaseArgs,
-    /// What to do when somebody else holds the lease
+    /// What to do if the lease is held
     #[arg(long, value_enum, default_value = "skip")]
     if_held: IfHeld,
-    /// With --if-held wait: for how long
+    /// How long to wait with --if-held wait
     #[arg(long, value_name = "TIME", default_value = "30s")]
     wait: String,
-    /// Hold the lease at least this long, so that a second machine whose clock fires later still finds it held
+    /// Hold the lease at least this long, so that a machine that starts later still finds it held
     #[arg(long, value_name = "TIME")]
     min_hold: Option<String>,
-    /// End the command after this long
+    /// Stop the command after this long
     #[arg(long, value_name = "TIME")]
     max_hold: Option<String>,
-    /// End the command when it has not called  git fence progress  for this long
+    /// Stop the command if it has not called  git fence progress  for this long
     #[arg(long, value_name = "TIME")]
     stall_after: Option<String>,
-    /// Leave fetches alone also where there is no gate; then a push URL that is written down elsewhere is not fenced
+    /// Leave fetches alone without a gate, too; explicit push URLs in other clones are then not fenced
     #[arg(long)]
     plain_fetch: bool,
-    /// The exit code for a run that was skipped
+    /// The exit code of a skipped run
     #[arg(short = 'E', long = "skip-code", value_name = "CODE", default_value_t = 0)]
     skip_code: u8,
-    /// Write what became of the run to this file, as JSON
+    /// Write the outcome of the run to this file, as JSON
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
-    /// The same on standard output, after the command's own
+    /// Print the outcome as JSON on standard output, after the command's own output
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
@@ -87,15 +87,15 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum IfHeld {
-    /// Leave, with exit code 0 or that of -E
+    /// Exit with code 0, or that of -E
     Skip,
-    /// Try again until --wait has passed, then leave like skip
+    /// Retry until --wait has passed, then exit like skip
     Wait,
-    /// Leave with exit code 11
+    /// Exit with code 11
     Fail,
 }
 
-/// Runs, says what became of it, and gives the exit code.
+/// Runs the command, reports the outcome, and returns the exit code.
 pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCode {
     let mut outcome = Outcome::default();
     let done = run_under_lease(context, args, starter, &mut outcome);
@@ -112,7 +112,7 @@ pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCo
         }
     };
     outcome.exit_code = Some(code);
-    // What is wrong with the file has been said, where that is what was wrong.
+    // A usage error may be about this very file, and is reported already.
     if let Err(failure) = outcome.write(args.status_file.as_deref())
         && outcome.outcome != "usage"
     {
@@ -125,35 +125,35 @@ pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCo
 }
 
 fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome: &mut Outcome) -> Result<u8, Failure> {
-    let wish = context.wish(&args.wanted)?;
+    let request = context.lease_request(&args.wanted)?;
     let bounds = Bounds::of(args)?;
     let clients = candidates(context, args)?;
-    // Found out before anything is taken.
+    // Check the status file before taking a lease.
     Outcome { outcome: "running", ..Outcome::default() }.write(args.status_file.as_deref()).map_err(|failure| {
         Failure::usage(
-            format!("the status file cannot be written: {}", failure.in_one_line()),
-            "nothing was taken. Name a file that can",
+            format!("cannot write the status file: {}", failure.in_one_line()),
+            "nothing was taken. Name a file that can be written",
         )
     })?;
     let (tell, events) = mpsc::channel();
-    let (heard, stop) = (tell.clone(), Arc::new(AtomicBool::new(false)));
+    let (on_signal, stop) = (tell.clone(), Arc::new(AtomicBool::new(false)));
     let interrupted = stop.clone();
     hear(&that_ask_to_end(), move |signal| {
         interrupted.store(true, Ordering::Relaxed);
-        let _ = heard.send(RunEvent::Signal(signal));
+        let _ = on_signal.send(RunEvent::Signal(signal));
     })
-    .map_err(|e| Failure::broken("cannot listen to signals", "try again").because(e))?;
-    let (alone, orphaned) = (tell.clone(), stop.clone());
+    .map_err(|e| Failure::broken("cannot handle signals", "try again").because(e))?;
+    let (on_exit, orphaned) = (tell.clone(), stop.clone());
     starter.when_gone(move || {
         orphaned.store(true, Ordering::Relaxed);
-        let _ = alone.send(RunEvent::GitIsGone);
+        let _ = on_exit.send(RunEvent::GitIsGone);
     });
 
-    outcome.owner = Some(wish.owner.clone());
-    let (client, dir) = match take_first_free(&clients, &wish, bounds.wait, &events, &stop)? {
-        Won::Ours(client, dir) => (client, dir),
-        Won::Nobody(client, by, _) => return Ok(leave(args, outcome, &client, by)),
-        Won::Interrupted(signal, left_behind) => {
+    outcome.owner = Some(request.owner.clone());
+    let (client, dir) = match take_first_free(&clients, &request, bounds.wait, &events, &stop)? {
+        FirstFree::Ours(client, dir) => (client, dir),
+        FirstFree::AllHeld(client, by, _) => return Ok(skip(args, outcome, &client, by)),
+        FirstFree::Interrupted(signal, left_behind) => {
             outcome.outcome = "interrupted";
             if let Some(failure) = left_behind {
                 note(&failure.in_one_line());
@@ -178,20 +178,20 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
     let run = Run { client: &client, dir: &dir, bounds: &bounds, ttl: held.lease.ttl.duration(), began: began.clone() };
     let ended = run.command(context, &args.command, &tell, &events);
     outcome.last_token = dir.held().ok().map(|held| held.lease.token);
-    let released = give_back(&client, &dir);
+    let released = release(&client, &dir);
     let held_for = began.age_at(&client.clock.now());
     outcome.held_ms = Some(u64::try_from(held_for.as_millis()).unwrap_or(u64::MAX));
     finish(ended?, released, outcome)
 }
 
-/// The exit code and the word for how it ended.
+/// Records how the command ended, and returns the exit code.
 fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) -> Result<u8, Failure> {
     if let Some(failure) = released.as_ref().err().filter(|failure| !matches!(failure, Failure::Lost { .. })) {
-        let what = format!("the lease could not be given back ({}): it expires by itself", failure.in_one_line());
+        let what = format!("could not release the lease ({}): it will expire by itself", failure.in_one_line());
         note(&what);
         outcome.reason = Some(what);
     }
-    // A command that was ended in time may not have heard of its successor; the release has.
+    // If the command was stopped in time, only the release knows who holds the lease now.
     let after = released.as_ref().err().and_then(Failure::holder);
     match (ended, released) {
         (Ended::Lost(failure), _) | (Ended::ByItself(_), Err(failure @ Failure::Lost { .. })) => {
@@ -203,14 +203,14 @@ fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) ->
         }
         (Ended::Bounded(word, reason), _) => {
             outcome.outcome = word;
-            note(&format!("the command was ended: {reason}"));
+            note(&format!("the command was stopped: {reason}"));
             outcome.reason = Some(reason);
             Ok(LOST)
         }
         (Ended::GitIsGone, _) => {
-            let reason = "git, which had started this run, was killed";
+            let reason = "git, which started this run, was killed";
             outcome.outcome = "interrupted";
-            note(&format!("the command was ended: {reason}"));
+            note(&format!("the command was stopped: {reason}"));
             outcome.reason.get_or_insert_with(|| reason.to_owned());
             Ok(code_of_signal(SIGTERM))
         }
@@ -220,15 +220,15 @@ fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) ->
         }
         (Ended::NotStarted { code, why }, _) => {
             outcome.outcome = "not-started";
-            let _ = writeln!(io::stderr(), "error: {why}\nhint: the lease was given back, nothing ran");
+            let _ = writeln!(io::stderr(), "error: {why}\nhint: nothing ran, and the lease was released");
             outcome.reason = Some(why);
             Ok(code)
         }
     }
 }
 
-/// Somebody else is at it: not a failure.
-fn leave(args: &RunArgs, outcome: &mut Outcome, client: &Client, by: HeldBy) -> u8 {
+/// Another run holds the lease, which is not a failure.
+fn skip(args: &RunArgs, outcome: &mut Outcome, client: &Client, by: HeldBy) -> u8 {
     let what = format!("fence '{}' is held by {}", client.fence, who(&by));
     outcome.fence = Some(client.fence.clone());
     outcome.remote = Some(client.remote.name.clone());
@@ -236,7 +236,7 @@ fn leave(args: &RunArgs, outcome: &mut Outcome, client: &Client, by: HeldBy) -> 
     outcome.holder = Some(by);
     if args.if_held == IfHeld::Fail {
         outcome.outcome = "held";
-        let _ = writeln!(io::stderr(), "error: {what}\nhint: leave it to its holder, or wait:  --if-held wait");
+        let _ = writeln!(io::stderr(), "error: {what}\nhint: skip this run, or wait with  --if-held wait");
         return HELD;
     }
     outcome.outcome = "skipped";
@@ -244,7 +244,7 @@ fn leave(args: &RunArgs, outcome: &mut Outcome, client: &Client, by: HeldBy) -> 
     args.skip_code
 }
 
-/// Every fence of every remote, in the order in which they were named.
+/// Every fence of every remote, in the order given.
 fn candidates(context: &Context, args: &RunArgs) -> Result<Vec<Client>, Failure> {
     let remotes = if args.remote.is_empty() {
         vec![context.local.remote(None)?]
@@ -264,11 +264,10 @@ fn candidates(context: &Context, args: &RunArgs) -> Result<Vec<Client>, Failure>
     }
     for (held, _) in context.runs() {
         if let Some(client) = clients.iter().find(|client| client.remote.url == held.url) {
-            let what =
-                format!("this is already inside a run that holds fence '{}' of {}", held.fence, client.remote.name);
+            let what = format!("already inside a run that holds fence '{}' of '{}'", held.fence, client.remote.name);
             return Err(Failure::usage(
                 what,
-                "plain  git push  carries its token here; one push cannot carry two leases",
+                "use plain  git push  here, which carries its token; one push cannot carry two leases",
             ));
         }
     }
@@ -276,13 +275,13 @@ fn candidates(context: &Context, args: &RunArgs) -> Result<Vec<Client>, Failure>
 }
 
 impl Bounds {
-    /// What the command line says.
+    /// From the command line.
     fn of(args: &RunArgs) -> Result<Bounds, Failure> {
         let optional =
             |value: &Option<String>, name: &str| value.as_deref().map(|value| duration(value, name)).transpose();
         for (value, name) in [(&args.max_hold, "--max-hold"), (&args.stall_after, "--stall-after")] {
             if optional(value, name)?.is_some_and(|length| length.is_zero()) {
-                return Err(Failure::usage(format!("{name} 0 would end the command at once"), "leave it out"));
+                return Err(Failure::usage(format!("{name} 0 would stop the command at once"), "omit it"));
             }
         }
         let wait = duration(&args.wait, "--wait")?;
@@ -294,7 +293,7 @@ impl Bounds {
             plain_fetch: args.plain_fetch,
         };
         if bounds.max_hold.is_some_and(|most| most < bounds.min_hold) {
-            return Err(Failure::usage("--max-hold is shorter than --min-hold", "leave one of them out"));
+            return Err(Failure::usage("--max-hold is shorter than --min-hold", "omit one of them"));
         }
         Ok(bounds)
     }

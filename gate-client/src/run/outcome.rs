@@ -1,4 +1,4 @@
-//! What became of a run, for programs: the status file.
+//! The outcome of a run, for programs: the status file.
 
 use crate::{
     failure::{Failure, of_file},
@@ -8,13 +8,13 @@ use git_fence_core::{FenceName, HeldBy, LeaseId, Token};
 use serde::Serialize;
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
-/// What became of a run. Every field that is known is there.
+/// The outcome of a run. Every known field is set.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Outcome {
     /// `running`, `ran`, `skipped`, `held`, `busy`, `lost`, `stalled`, `overran`, `unreachable`,
-    /// `not-started`, `interrupted`, or what else went wrong.
+    /// `not-started`, `interrupted`, or the outcome of another failure.
     pub(crate) outcome: &'static str,
-    /// What `run` exits with.
+    /// The exit code of `run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) exit_code: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,20 +24,20 @@ pub(crate) struct Outcome {
     /// The token at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<Token>,
-    /// The token at the end: as many were spent in between.
+    /// The token at the end; the difference is the number of tokens spent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_token: Option<Token>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lease: Option<LeaseId>,
-    /// Who held the lease, where it was not ours to have.
+    /// Who holds the lease, if we do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<HeldBy>,
-    /// That the same may well succeed in a while, where it did not.
+    /// Whether a retry may succeed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) retryable: bool,
-    /// In words.
+    /// The reason, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     /// How long the lease was held.
@@ -50,7 +50,7 @@ impl Outcome {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Writes the status file, whole or not at all. There is no secret in it.
+    /// Writes the status file atomically. It contains no secret.
     pub(crate) fn write(&self, path: Option<&Path>) -> Result<(), Failure> {
         let Some(path) = path else { return Ok(()) };
         let written = write_whole(path, format!("{}\n", self.json()).as_bytes())

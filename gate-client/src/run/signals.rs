@@ -1,4 +1,4 @@
-//! What a signal to end means to a command.
+//! Handling of signals that ask a command to end.
 
 use crate::run::starter::Starter;
 use git_fence_system::{
@@ -6,10 +6,10 @@ use git_fence_system::{
     signals::{SIGTERM, die_of, hear, that_ask_to_end},
 };
 
-/// For a command that does one thing: what ends it ends the git that it has started, too, or that goes on
-/// alone and lands what nobody waits for any more. The end of the git that has started us is like SIGTERM.
+/// For a single command: a signal that ends it also ends the git that it started. Otherwise that git would
+/// continue alone, and land a push that nobody waits for. The end of the git that started us counts as SIGTERM.
 pub(crate) fn end_with_children(starter: Starter) {
-    // Without it a signal still ends the command.
+    // If this fails, a signal still ends the command.
     let _ = hear(&that_ask_to_end(), end_now);
     starter.when_gone(|| end_now(SIGTERM));
 }
@@ -19,7 +19,7 @@ fn end_now(signal: i32) {
     die_of(signal);
 }
 
-/// Asks those that this process has started to end. What they have started is theirs to end.
+/// Asks the children of this process to end. They end their own children.
 pub(crate) fn end_children() {
     let all = process::all();
     all.iter()

@@ -1,5 +1,5 @@
-//! Who has started this program. For `git fence` it is git: the pid that a supervisor knows is git's, and
-//! what ends git without asking (SIGKILL) does not reach us. So git is watched, and its end is our SIGTERM.
+//! Which process started this program. For `git fence` it is git: a supervisor knows git's pid, and a SIGKILL
+//! to git does not reach us. So we watch git, and treat its end as SIGTERM.
 
 use crate::surroundings::Environment;
 use git_fence_system::{
@@ -14,28 +14,28 @@ use std::{
     time::Duration,
 };
 
-/// How often to look whether git is still our parent, where the system has no handles.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often to check whether git is still our parent, if the system has no process handles.
+const POLL: Duration = Duration::from_millis(200);
 
-/// Who has started this program.
+/// Which process started this program.
 #[derive(Debug)]
 pub(crate) enum Starter {
     /// Git, which waits for us.
     Git { pid: Pid, handle: Option<ProcessHandle> },
-    /// Git, and it was gone before we looked.
+    /// Git, but it had exited before we checked.
     GitThatIsGone,
-    /// Somebody else, a shell or a timer: their end says nothing, `nohup` and `&` are there for that.
+    /// Another program, such as a shell or a timer: its end means nothing, as with `nohup` and `&`.
     SomebodyElse,
 }
 
 impl Starter {
-    /// Looks for it, which is to be done first of all. `name` is what this program was called by.
+    /// Finds the starter. Must be called first of all. `name` is the name this program was called by.
     pub(crate) fn find(name: &OsStr, environment: &Environment) -> Starter {
-        // There is no number for a parent outside of the pid namespace.
+        // A parent outside of the pid namespace has no pid here.
         let Some(pid) = parent_pid() else { return Starter::SomebodyElse };
         let handle = ProcessHandle::open(pid).ok();
         let is_git = is_git(pid);
-        // Asked again after opening: the pid of one that is gone may be somebody else's.
+        // Checked again after opening: the pid of a process that has exited may be reused.
         let is_parent = parent_pid() == Some(pid);
         match (is_git, is_parent) {
             (true, true) => Starter::Git { pid, handle },
@@ -63,20 +63,20 @@ impl Starter {
 fn wait_for_end_of_parent(pid: Pid, handle: Option<&ProcessHandle>) {
     if handle.is_none_or(|handle| handle.wait().is_err()) {
         while parent_pid() == Some(pid) {
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
     }
 }
 
-/// Whether the process is a `git`, by the name that it was called by.
+/// Whether the process is `git`, by the name it was called by.
 fn is_git(pid: Pid) -> bool {
     let arguments = process::arguments(pid).unwrap_or_default();
     let name = arguments.split(|byte| *byte == 0).next().unwrap_or_default();
     Path::new(OsStr::from_bytes(name)).file_name() == Some(OsStr::new("git"))
 }
 
-/// Whether this program was started as git does it: by its whole path, and with git's own programs first in
-/// the PATH.
+/// Whether this program was started the way git does it: by its absolute path, and with git's own programs
+/// first in PATH.
 fn is_called_as_by_git(name: &OsStr, environment: &Environment) -> bool {
     let first = environment.get(env::PATH).and_then(|path| std::env::split_paths(path).next());
     let own = environment.get(env::GIT_EXEC_PATH).map(PathBuf::from);
@@ -84,8 +84,9 @@ fn is_called_as_by_git(name: &OsStr, environment: &Environment) -> bool {
     name.as_bytes().contains(&b'/') && first.is_some_and(is_of_git)
 }
 
-/// Whether our parent is one that has taken us in: the first process, or one of another session. A child is
-/// born into the session of its parent; git begins none, and with one of our own we were not started by git.
+/// Whether our parent is not the process that started us, but one that adopted us: init, or a process of
+/// another session. A child starts in the session of its parent; git creates none, and if we lead a session we
+/// were not started by git.
 fn is_orphan() -> bool {
     let Ok(own) = Process::own() else { return false };
     let Some(parent) = own.parent else { return false };

@@ -1,4 +1,4 @@
-//! A command under its lease: what ends it, and how.
+//! Running the command under its lease: when to stop it, and how.
 
 use crate::{
     clock::{self, left_until},
@@ -10,7 +10,7 @@ use crate::{
         held::LeaseDir,
     },
     run::{
-        child::{Happened, Spec, Supervised},
+        child::{CommandEvent, Spec, Supervised},
         inside,
     },
 };
@@ -23,29 +23,29 @@ use std::{
     time::Duration,
 };
 
-/// How often deadlines are looked at: the clock that is waited by stops during suspend.
+/// How often deadlines are checked: the clock used for waiting stops during suspend.
 const TICK: Duration = Duration::from_millis(250);
-/// The longest that a command has between SIGTERM and SIGKILL.
+/// The longest time between SIGTERM and SIGKILL.
 const LONGEST_GRACE: Duration = Duration::from_secs(10);
-/// Even where nothing is left of the lease, a command gets a moment to end by itself.
+/// Even if no time is left of the lease, a command gets a moment to exit by itself.
 const SHORTEST_GRACE: Duration = Duration::from_secs(1);
 
-/// What bounds a run.
+/// The time limits of a run, and how it fetches.
 pub(crate) struct Bounds {
     pub(crate) wait: Duration,
     pub(crate) min_hold: Duration,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) stall_after: Option<Duration>,
-    /// Whether fetches are left alone, though nobody but git keeps the lease.
+    /// Whether fetches are left alone even without a gate.
     pub(crate) plain_fetch: bool,
 }
 
 /// What the main thread waits for.
 pub(crate) enum RunEvent {
     Signal(i32),
-    /// The git that has started `run` was killed.
+    /// The git that started `run` was killed.
     GitIsGone,
-    Command(Happened),
+    Command(CommandEvent),
     Heartbeat(HeartbeatNews),
 }
 
@@ -56,11 +56,11 @@ pub(crate) enum Ended {
         code: u8,
         why: String,
     },
-    /// Because the git that has started `run` was killed: whoever did that wants no more of it.
+    /// Because the git that started `run` was killed, which is meant to stop the run.
     GitIsGone,
     /// Because the lease was lost.
     Lost(Failure),
-    /// Because of a bound: the word for programs, and the reason.
+    /// Because of a time limit: the outcome for programs, and the reason.
     Bounded(&'static str, String),
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the command while the lease is renewed, and holds the lease as long as it is to be held.
+    /// Runs the command while renewing the lease, and holds the lease for at least `--min-hold`.
     pub(crate) fn command(
         &self,
         context: &Context,
@@ -85,7 +85,7 @@ impl Run<'_> {
         let mut environment =
             inside::environment(self.client, self.dir, &context.environment, self.bounds.plain_fetch)?;
         let outer = context.environment.get(env::GIT_FENCE_RUNS).map(std::env::split_paths).into_iter().flatten();
-        // A path with a colon in it cannot stand in a list: then the run is only not seen as an outer one.
+        // A path with a colon cannot be in the list: then an inner run does not find this one.
         if let Ok(runs) = std::env::join_paths(outer.chain([self.dir.path().to_owned()])) {
             environment.set(env::GIT_FENCE_RUNS, runs);
         }
@@ -99,13 +99,16 @@ impl Run<'_> {
             grace: self.grace(),
         };
         let (beats, happens) = (tell.clone(), tell.clone());
-        let started = Supervised::start(&spec, move |happened| drop(happens.send(RunEvent::Command(happened))));
+        let started = Supervised::start(&spec, move |event| drop(happens.send(RunEvent::Command(event))));
         let supervised = started.map_err(|e| {
-            Failure::broken(format!("cannot start the keeper of {}", shown(program)), "is there memory left?")
-                .because(e)
+            Failure::broken(
+                format!("cannot start the keeper of '{}'", shown(program)),
+                "check for free memory, and try again",
+            )
+            .because(e)
         })?;
-        let heartbeat = Heartbeat::start(self.client, self.dir, self.ttl, move |heard| {
-            drop(beats.send(RunEvent::Heartbeat(heard)));
+        let heartbeat = Heartbeat::start(self.client, self.dir, self.ttl, move |news| {
+            drop(beats.send(RunEvent::Heartbeat(news)));
         });
         let ended = self.watch(&supervised, program, events);
         if matches!(ended, Ended::ByItself(_)) {
@@ -115,7 +118,7 @@ impl Run<'_> {
         Ok(ended)
     }
 
-    /// Until the command has ended.
+    /// Waits until the command has ended.
     fn watch(&self, supervised: &Supervised, program: &OsString, events: &Receiver<RunEvent>) -> Ended {
         let mut good_until = self.good_until();
         let mut ending: Option<Ended> = None;
@@ -124,7 +127,7 @@ impl Run<'_> {
             if ending.is_none()
                 && let Some(reason) = self.reason_to_end(&now, &good_until)
             {
-                // What is left of the lease is what the command has to clean up in.
+                // The command may use the time left of the lease to clean up.
                 supervised.end(left_until(&good_until, &now).min(self.grace()).max(SHORTEST_GRACE.min(self.ttl)));
                 ending = Some(reason);
             }
@@ -138,15 +141,15 @@ impl Run<'_> {
                 Ok(RunEvent::Heartbeat(HeartbeatNews::Failed(failure))) => {
                     let left = left_until(&good_until, &self.client.clock.now());
                     let why = failure.in_one_line();
-                    note(&format!("the lease could not be renewed and lasts another {} s: {why}", left.as_secs()));
+                    note(&format!("could not renew the lease, which lasts another {} s: {why}", left.as_secs()));
                 }
                 Ok(RunEvent::Heartbeat(HeartbeatNews::Lost(failure))) => {
                     let left = left_until(&good_until, &self.client.clock.now());
                     supervised.end(left.min(self.grace()).max(SHORTEST_GRACE.min(self.ttl)));
                     ending = Some(Ended::Lost(failure));
                 }
-                Ok(RunEvent::Command(happened)) => {
-                    if let Some(end) = end_of(happened, program) {
+                Ok(RunEvent::Command(event)) => {
+                    if let Some(end) = end_of(event, program) {
                         return ending.unwrap_or(end);
                     }
                 }
@@ -155,16 +158,16 @@ impl Run<'_> {
         }
     }
 
-    /// Why the command may not go on.
+    /// Why the command must be stopped, if it must.
     fn reason_to_end(&self, now: &Stamp, good_until: &Stamp) -> Option<Ended> {
         if left_until(good_until, now) <= self.grace() {
             let left = left_until(good_until, now).as_secs();
-            let why = format!("it was not renewed in time, and {left} s are left of it");
+            let why = format!("it was not renewed in time and has only {left} s left");
             return Some(Ended::Lost(Failure::lost(&self.client.fence, why)));
         }
         let held = self.began.age_at(now);
         if let Some(most) = self.bounds.max_hold.filter(|most| held >= *most) {
-            return Some(Ended::Bounded("overran", format!("it ran for longer than --max-hold, {} s", most.as_secs())));
+            return Some(Ended::Bounded("overran", format!("it ran longer than --max-hold, {} s", most.as_secs())));
         }
         let stall_after = self.bounds.stall_after?;
         let last = self.dir.progress().map_or_else(|| self.began.clone(), |progress| progress.at);
@@ -172,7 +175,7 @@ impl Run<'_> {
         (last.age_at(now) >= stall_after).then(|| Ended::Bounded("stalled", why()))
     }
 
-    /// Holds the lease until it has been held for as long as it is to be held at least.
+    /// Holds the lease until `--min-hold` has passed.
     fn hold_on(&self, events: &Receiver<RunEvent>) {
         let end = clock::after(&self.began, self.bounds.min_hold);
         while !left_until(&end, &self.client.clock.now()).is_zero() {
@@ -184,7 +187,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the command has between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     fn grace(&self) -> Duration {
         (self.ttl / 6).min(LONGEST_GRACE)
     }
@@ -194,24 +197,24 @@ impl Run<'_> {
     }
 }
 
-fn end_of(happened: Happened, program: &OsString) -> Option<Ended> {
-    Some(match happened {
-        Happened::Started => return None,
-        Happened::LeftBehind(count) => {
+fn end_of(event: CommandEvent, program: &OsString) -> Option<Ended> {
+    Some(match event {
+        CommandEvent::Started => return None,
+        CommandEvent::LeftBehind(count) => {
             let them = if count == 1 { "a process" } else { &format!("{count} processes") };
-            note(&format!("the command has ended and left {them} behind: ending what is left"));
+            note(&format!("the command exited and left {them} running: stopping what is left"));
             return None;
         }
-        Happened::CannotStart { not_found: true, why } => {
-            Ended::NotStarted { code: 127, why: format!("'{}' was not found: {why}", shown(program)) }
+        CommandEvent::CannotStart { not_found: true, why } => {
+            Ended::NotStarted { code: 127, why: format!("command '{}' was not found: {why}", shown(program)) }
         }
-        Happened::CannotStart { not_found: false, why } => {
-            Ended::NotStarted { code: 126, why: format!("'{}' cannot be run: {why}", shown(program)) }
+        CommandEvent::CannotStart { not_found: false, why } => {
+            Ended::NotStarted { code: 126, why: format!("cannot run '{}': {why}", shown(program)) }
         }
-        Happened::Exited(code) => Ended::ByItself(u8::try_from(code).unwrap_or(1)),
-        Happened::Killed(signal) => Ended::ByItself(code_of_signal(signal)),
-        Happened::KeeperGone => {
-            note("the keeper of the command has died, so the command was ended: how it would have ended is not known");
+        CommandEvent::Exited(code) => Ended::ByItself(u8::try_from(code).unwrap_or(1)),
+        CommandEvent::Killed(signal) => Ended::ByItself(code_of_signal(signal)),
+        CommandEvent::KeeperGone => {
+            note("the keeper of the command died, so the command was stopped and its exit status is unknown");
             Ended::ByItself(code_of_signal(9))
         }
     })

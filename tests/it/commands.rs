@@ -37,7 +37,7 @@ fn bypassed_gate_is_shown_by_status_and_fixed_by_install() {
     world.ok(world.hook_program().arg("install").arg(world.server()));
     assert!(flaws().is_empty());
     fs::remove_file(world.hook("pre-receive")).unwrap();
-    assert!(flaws()[0].as_str().unwrap().contains("there is no hook"));
+    assert!(flaws()[0].as_str().unwrap().contains("is missing: no push is checked"));
     world.ok(world.hook_program().arg("install").arg(world.server()));
     world.ok(world.git("server.git").args(["config", "receive.advertisePushOptions", "false"]));
     assert!(flaws()[0].as_str().unwrap().contains("push options"));
@@ -136,7 +136,7 @@ fn demo_of_the_readme_works() {
         assert!(shown.contains("'one' held it and released it; it was the first holder"), "{shown}");
         assert_eq!(shown.matches("error: FENCE-LEASE-REQUIRED").count(), 1, "{shown}");
         assert!(order[2].contains("refs/heads/slow") && order[3].contains("refs/heads/main"), "{shown}");
-        assert!(shown.ends_with(|c: char| c.is_ascii_hexdigit()) && shown.contains(" lines, all as they were written"));
+        assert!(shown.ends_with(|c: char| c.is_ascii_hexdigit()) && shown.contains(" lines, all intact"));
     }
 }
 

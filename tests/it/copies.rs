@@ -177,7 +177,7 @@ fn damage_before_the_checkpoint_is_moved_aside_and_lowers_no_mark() {
     let path = world.fence_file("audit.jsonl");
     fs::write(&path, fs::read_to_string(&path).unwrap().replacen("tester", "nobody", 1)).unwrap();
     let repair = |args: &[&str]| world.hook_program().arg("repair").args(args).arg(world.server()).output().unwrap();
-    assert!(text(&repair(&[]).stdout).contains("marks are what they were"));
+    assert!(text(&repair(&[]).stdout).contains("the marks are correct"));
     assert!(text(&repair(&["--yes"]).stderr).contains("the reason is empty"));
     assert!(repair(&["--yes", "--reason", "somebody edited it"]).status.success());
     assert_eq!(world.mark(), 9);

@@ -56,7 +56,7 @@ fn assert_found_and_fixed(world: &World, name: &str, severity: &str) {
     let prose = text(&prose.stdout);
     assert!(prose.contains(&format!("{severity}: {name}: {}", finding["sentence"].as_str().unwrap())), "{prose}");
     let fix = finding["mend"].as_str().unwrap_or_else(|| panic!("{finding:#}"));
-    assert!(prose.contains(&format!("\n  mend: {fix}\n")), "{prose}");
+    assert!(prose.contains(&format!("\n  fix: {fix}\n")), "{prose}");
     run_in_shell(world, fix);
     let (_, left) = doctor(world);
     assert!(left.iter().all(|finding| finding["name"] != name), "{fix}\n{left:#?}");
@@ -192,7 +192,7 @@ fn misleading_settings_are_found_and_fixed() {
     let world = World::new(&any_git());
     world.configure("fence.tokenles", "allow");
     let (_, findings) = doctor(&world);
-    assert_eq!(findings[0]["sentence"], "fence.tokenles has no effect: is tokenless meant?");
+    assert_eq!(findings[0]["sentence"], "fence.tokenles has no effect: did you mean tokenless?");
     world.ok(world.git("server.git").args(["config", "--unset", "fence.tokenles"]));
     world.configure("receive.procReceiveRefs", "refs/for");
     assert_clean(&world);

@@ -440,7 +440,7 @@ fn marks_are_raised_to_existing_leases_and_never_lowered() {
         let ran = install(&world, &[]);
         assert!(ran.status.success());
         for name in ["refs/fence/odd/lease", "refs/fence/deploy/lease"] {
-            let warned = format!("'{name}' is no lease of git-fence, and closes its fence: remove it");
+            let warned = format!("'{name}' is not a git-fence lease, so pushes to its fence are refused: remove it");
             assert!(text(&ran.stderr).contains(&warned), "{}", text(&ran.stderr));
         }
         let marks = || {
@@ -589,5 +589,5 @@ fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_nam
     let gone = text(&run(&["uninstall"]).stdout);
     assert_eq!(gone.matches("  uninstalled").count(), 198, "{gone}");
     let nothing = world.hook_program().args(["install", "--recursive"]).arg(world.path("home")).output().unwrap();
-    assert!(text(&nothing.stderr).contains("there is no repository below"), "{}", text(&nothing.stderr));
+    assert!(text(&nothing.stderr).contains("no repository found below"), "{}", text(&nothing.stderr));
 }

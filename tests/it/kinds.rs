@@ -75,7 +75,7 @@ fn only_a_landed_push_decides_the_kind() {
     let world = World::new(&any_git());
     let lease = LeaseOf::repo(&world);
     let show = || world.ok(world.hook_program().arg("status").arg(world.server()));
-    assert!(show().contains("  tokens     of any kind, until something has landed"), "{}", show());
+    assert!(show().contains("  accepts    tokens of either kind, until the first push or grant lands"), "{}", show());
     world.ok(world.hook_program().args(["raise", "--to", "7", "--reason", "a backup"]).arg(world.server()));
     world.write_hook("update", "exit 1");
     assert!(!world.push_token("main", "8").ok);
@@ -90,7 +90,7 @@ fn only_a_landed_push_decides_the_kind() {
     assert_eq!(kind_of(&world, "repo"), serde_json::Value::Null);
     lease.take(&anna.again(), 8, "first").assert_landed();
     assert_eq!(kind_of(&world, "repo"), "lease");
-    assert!(show().contains("  tokens     of leases"), "{}", show());
+    assert!(show().contains("  accepts    lease tokens"), "{}", show());
     world.push_token("main", "9").assert_refused("FENCE-LEASE-REQUIRED");
 }
 
@@ -107,12 +107,7 @@ fn operator_changes_the_kind_and_back_on_record() {
         }
         assert!(world.events("tokens.changed").is_empty());
         let changed = tokens(&world, &["lease", "--reason", "agents take over"]);
-        assert_eq!(
-            text(&changed.stdout),
-            "fence 'repo'  takes tokens of leases, above 5\n",
-            "{}",
-            text(&changed.stderr)
-        );
+        assert_eq!(text(&changed.stdout), "fence 'repo'  accepts lease tokens, above 5\n", "{}", text(&changed.stderr));
         world.push_token("main", "6").assert_refused("FENCE-LEASE-REQUIRED");
         lease.take(&anna, 6, "first").assert_landed();
         lease.write(&anna, "main", 6, "first").assert_landed();
@@ -121,8 +116,8 @@ fn operator_changes_the_kind_and_back_on_record() {
         let changed = tokens(&world, &["own", "--reason", "a lease service of our own"]);
         assert_eq!(
             text(&changed.stdout),
-            "fence 'repo'  the lease of 'anna', token 7, was taken away\n\
-             fence 'repo'  takes tokens of the pushers' own, above 8\n",
+            "fence 'repo'  the lease of 'anna', token 7, was revoked\n\
+             fence 'repo'  accepts own tokens of the pushers, above 8\n",
             "{}",
             text(&changed.stderr)
         );
@@ -137,7 +132,10 @@ fn operator_changes_the_kind_and_back_on_record() {
         assert_eq!((&lines[1]["mark"], &lines[1]["reason"]), (&8.into(), &"a lease service of our own".into()));
         assert_eq!(world.events("lease.revoked").len(), 1);
         let audit = world.ok(world.hook_program().arg("audit").arg(world.server()));
-        assert!(audit.contains("repo  of the pushers' own, mark at least 8: a lease service of our own"), "{audit}");
+        assert!(
+            audit.contains("repo  own tokens of the pushers, mark at least 8: a lease service of our own"),
+            "{audit}"
+        );
         world.assert_log_is_whole();
     }
 }
@@ -195,7 +193,7 @@ fn configured_kind_applies_from_the_start() {
     let doctor = world.hook_program().arg("doctor").arg(world.server()).output().unwrap();
     assert!(text(&doctor.stdout).contains("warning: lease-shut-out: "), "{}", text(&doctor.stdout));
     let ended = tokens(&world, &["own", "--fence", "deploy", "--reason", "no leases here"]);
-    assert!(text(&ended.stdout).contains("the lease of 'anna', token 1, was taken away"), "{}", text(&ended.stderr));
+    assert!(text(&ended.stdout).contains("the lease of 'anna', token 1, was revoked"), "{}", text(&ended.stderr));
     world.push(&["HEAD:refs/heads/deploy/x"], &["fence-token=deploy:3"]).assert_landed();
     world.ok(world.git("server.git").args(["config", "--replace-all", "fence.deploy.tokens", "lease"]));
     let said = text(&tokens(&world, &["own", "--fence", "deploy", "--reason", "x"]).stderr);

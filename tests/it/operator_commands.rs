@@ -77,7 +77,7 @@ fn evicted_push_is_recorded_and_never_lands() {
         world.pid_in("stalled");
         assert!(!run(&world, &["evict"]).status.success(), "without a reason");
         let ran = run(&world, &["evict", "--reason", "it hangs"]);
-        assert!(text(&ran.stdout).contains("has ended"), "{} {}", text(&ran.stdout), text(&ran.stderr));
+        assert!(text(&ran.stdout).contains("has exited"), "{} {}", text(&ran.stdout), text(&ran.stderr));
         assert!(!five.wait().ok);
         world.push_token("t4", "4").assert_landed();
         assert_eq!(world.server_ref("refs/heads/t5"), None);
@@ -104,7 +104,7 @@ fn evicted_push_leaves_no_ref_locks() {
         let lock = world.server().join("refs/heads/t5.lock");
         assert!(lock.exists(), "it holds its ref lock");
         let ran = run(&world, &["evict", "--reason", "it hangs"]);
-        assert!(text(&ran.stdout).contains("has ended"), "{} {}", text(&ran.stdout), text(&ran.stderr));
+        assert!(text(&ran.stdout).contains("has exited"), "{} {}", text(&ran.stdout), text(&ran.stderr));
         assert!(!five.wait().ok);
         assert!(!lock.exists(), "the lock was left behind");
         world.push_token("t5", "5").assert_landed();

@@ -123,7 +123,7 @@ fn observe_mode_reports_what_would_have_been_refused() {
     let world = World::new(&any_git());
     world.configure("fence.mode", "observe");
     world.push_token("main", "5").assert_landed();
-    assert!(shown(&world).ends_with("nothing would have been refused"), "{}", shown(&world));
+    assert!(shown(&world).ends_with("no push would have been refused"), "{}", shown(&world));
     world.push_token("main", "4").assert_landed();
     world.push(&["HEAD:refs/heads/none"], &[]).assert_landed();
     let bob = world.push_token_command("main", "3").env("GL_USERNAME", "bob's").output().unwrap();
@@ -141,7 +141,7 @@ fn observe_mode_reports_what_would_have_been_refused() {
     let last = world.audit().into_iter().rfind(|line| line["code"].is_string()).unwrap();
     assert_eq!(observed["last"], last["time"]);
     world.ok(world.git("server.git").args(["config", "fence.mode", "enforce"]));
-    assert!(shown(&world).contains("what would have been refused"), "the report stays");
+    assert!(shown(&world).contains("pushes that would have been refused"), "the report stays");
     assert!(!shown(&world).contains("to refuse such pushes"));
 }
 

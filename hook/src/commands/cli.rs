@@ -21,9 +21,9 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 /// The gate of git-fence, for the server side.
 ///
-/// Git runs it as the pre-receive hook of a repository and it refuses every push whose fencing
-/// token is not above the newest that has written there; as post-receive it records what was
-/// written. The commands below put it in place and show what it does.
+/// Git runs it as the pre-receive hook of a repository, where it refuses every push whose fencing
+/// token is not above the newest one that has written there, and as the post-receive hook, where
+/// it records what was written. The commands below install it and show what it does.
 #[derive(Parser)]
 #[command(name = "git-fence-hook", version, max_term_width = 100)]
 struct HookCli {
@@ -33,15 +33,15 @@ struct HookCli {
 
 #[derive(Subcommand)]
 enum HookCommand {
-    /// Put the gate into a repository: the hook, push options, and the log it keeps
+    /// Install the gate in a repository: the hooks, push options, and the log
     Install(install::InstallArgs),
-    /// Take the gate out again: the hook that was there before comes back, the log stays
+    /// Remove the gate: restore the previous hooks, keep the log
     Uninstall(uninstall::UninstallArgs),
-    /// Find what makes the fence absent, weaker or jammed, and how to mend it; exit code 1 if anything does
+    /// Find problems that make the fence absent, weaker or stuck, and how to fix them; exit code 1 if there are any
     Doctor(doctor::DoctorArgs),
-    /// Show the marks, and the push that is in flight if there is one
+    /// Show the marks, and the push in flight, if any
     Status(ReportArgs),
-    /// Show what the gate decided, oldest first
+    /// Show the gate's decisions, oldest first
     #[command(args_conflicts_with_subcommands = true)]
     Audit {
         #[command(subcommand)]
@@ -49,9 +49,9 @@ enum HookCommand {
         #[command(flatten)]
         args: AuditArgs,
     },
-    /// Count what the log says: accepted, refused, waits, and what observing let through
+    /// Summarize the log: accepted and refused pushes, waits, and what observe mode admitted
     Stats(StatsArgs),
-    /// Raise a mark, so that no token at or below it writes any more: after restoring a backup
+    /// Raise a mark, so that tokens at or below it no longer write: after restoring a backup
     Raise {
         #[command(flatten)]
         order: OperatorArgs,
@@ -59,52 +59,52 @@ enum HookCommand {
         #[arg(long)]
         to: u64,
     },
-    /// Lower a mark, so that tokens above it may be used again: after a mistaken huge token
+    /// Lower a mark, so that tokens above it can be used again: after a huge token by mistake
     Lower {
         #[command(flatten)]
         order: OperatorArgs,
         /// The new mark
         #[arg(long)]
         to: u64,
-        /// The mark as you know it: if it is another by now, nothing is changed
+        /// The current mark; if it differs, nothing is changed
         #[arg(long, value_name = "MARK")]
         expect: u64,
     },
-    /// End the push that is in flight, so that others need not wait for it
+    /// End the push in flight, so that others do not have to wait for it
     Evict(OperatorArgs),
-    /// Take a lease away from its holder, so that another may have it
+    /// Revoke a lease, so that another client can acquire it
     Revoke(OperatorArgs),
-    /// Change the kind of tokens that a fence takes; a lease that is held is taken away
+    /// Change the kind of tokens that a fence accepts; a held lease is revoked
     Tokens {
-        /// Tokens of the pushers' own, or of leases
+        /// Own tokens of the pushers, or lease tokens
         kind: KindArg,
         #[command(flatten)]
         order: OperatorArgs,
     },
-    /// Move the log's lines so far to a file of their own
+    /// Move the lines of the log so far to an archive file
     Rotate(Where),
-    /// Put the fence's own files right: says what it would do, and does it with --yes
+    /// Repair the fence's own files: shows what it would do, and does it with --yes
     Repair {
         #[command(flatten)]
         place: Where,
-        /// Do it
+        /// Make the changes
         #[arg(long)]
         yes: bool,
-        /// Why, for the record: needed where lines of the log are lost by it
+        /// Why, for the log; required if lines of the log are lost
         #[arg(long)]
         reason: Option<String>,
     },
-    /// What git runs: reads the push from standard input and the environment
+    /// Run by git before the push: reads it from standard input and the environment
     #[command(hide = true)]
     PreReceive { hook: Vec<OsString> },
-    /// What git runs after the push: reads the refs that it has updated from standard input
+    /// Run by git after the push: reads the updated refs from standard input
     #[command(hide = true)]
     PostReceive { hook: Vec<OsString> },
 }
 
 #[derive(Subcommand)]
 enum AuditCommand {
-    /// Check every line of the log: that none was changed, removed or cut off
+    /// Check that no line of the log was changed, removed or cut off
     Verify(Where),
 }
 
@@ -119,17 +119,17 @@ struct Where {
 struct ReportArgs {
     #[command(flatten)]
     place: Where,
-    /// For programs: JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Runs what the command line says.
+/// Runs the command line.
 pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
     let cli = match HookCli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => {
-            // Help goes to standard output and is no failure; both may meet a closed pipe.
+            // Help goes to standard output and is not a failure. Either may hit a closed pipe.
             let _ = e.print();
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
         }
@@ -137,9 +137,9 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
     let done = match cli.command {
         HookCommand::PreReceive { hook } => return pre_receive::run(&hook, environment),
         HookCommand::PostReceive { hook } => return post_receive::run(&hook, environment),
-        HookCommand::Install(asked) => install::run(&asked, environment),
-        HookCommand::Uninstall(asked) => uninstall::run(&asked, environment),
-        HookCommand::Doctor(asked) => doctor::run(&asked, environment),
+        HookCommand::Install(args) => install::run(&args, environment),
+        HookCommand::Uninstall(args) => uninstall::run(&args, environment),
+        HookCommand::Doctor(args) => doctor::run(&args, environment),
         HookCommand::Status(report) => status::run(&report.place.repository, report.json, environment),
         HookCommand::Raise { order, to } => operator::raise(&order, to, environment),
         HookCommand::Lower { order, to, expect } => operator::lower(&order, to, expect, environment),
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         <HookCli as clap::CommandFactory>::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! What a command says when it cannot do its work.
+//! How a command reports that it failed.
 
 use crate::{
     host::process,
@@ -25,10 +25,10 @@ pub(crate) enum CommandError {
     Git { doing: String, why: String },
     #[error("{what}")]
     Other { what: String, hint: String },
-    /// What was found has been said already.
-    #[error("not everything is as it should be")]
+    /// The problems have already been printed.
+    #[error("there are problems")]
     Unsound,
-    /// Whoever read the output has had enough.
+    /// The reader of the output has closed it.
     #[error("the reader of the output is gone")]
     ReaderGone,
 }
@@ -39,12 +39,12 @@ impl CommandError {
         move |source| CommandError::Io { doing, path, source }
     }
 
-    /// Says it on standard error: what failed, why, what to do.
+    /// Prints it to standard error: what failed, why, and what to do.
     pub(crate) fn report(&self) -> ExitCode {
         let mut text = format!("error: {self}\n");
         let mut cause = self.source();
         while let Some(source) = cause {
-            text += &format!("  because: {source}\n");
+            text += &format!("  caused by: {source}\n");
             cause = source.source();
         }
         if let Some(hint) = self.hint() {
@@ -54,7 +54,7 @@ impl CommandError {
         ExitCode::FAILURE
     }
 
-    /// All of it in one line, for lists.
+    /// The whole chain in one line, for lists.
     pub(crate) fn in_one_line(&self) -> String {
         let mut line = self.to_string();
         let mut cause = self.source();
@@ -70,21 +70,21 @@ impl CommandError {
             CommandError::Other { hint, .. } => Some(hint),
             CommandError::Open(OpenError::NotARepository(_)) => Some("name the repository, as in  /srv/git/app.git"),
             CommandError::Damage(Damage::NoLog(_)) | CommandError::Store(StoreError::Damage(Damage::NoLog(_))) => {
-                Some("git-fence-hook install  begins it, with all marks at 0")
+                Some("create it, all marks at 0:  git-fence-hook install")
             }
             CommandError::Damage(Damage::LostLog(_)) | CommandError::Store(StoreError::Damage(Damage::LostLog(_))) => {
                 Some(
-                    "restore it from a backup. To begin anew, with all marks at 0, remove the directory 'fence' and install again",
+                    "restore it from a backup. To start over with all marks at 0, remove the directory 'fence' and install again",
                 )
             }
             CommandError::Damage(Damage::Checkpoint(_)) => {
-                Some("the next push makes it again from the log, which is whole")
+                Some("the next push rebuilds it from the log, which is intact")
             }
             CommandError::Damage(Damage::Torn { .. }) => {
-                Some("it was never acknowledged: the next push sets it aside and goes on")
+                Some("it was never acknowledged: the next push moves it to a separate file and continues")
             }
             CommandError::Damage(Damage::Line { .. } | Damage::Cut { .. } | Damage::Empty(_)) => {
-                Some("git-fence-hook doctor  says what that means for pushes, and what to do")
+                Some("to see how pushes are affected and what to do:  git-fence-hook doctor")
             }
             CommandError::Settings(_) => Some("find it with  git config --show-origin --get-regexp '^fence\\.'"),
             _ => None,
@@ -92,7 +92,7 @@ impl CommandError {
     }
 }
 
-/// Where a command runs, which it needs to know to read the log.
+/// Where this command runs, which is needed to read the log.
 pub(crate) fn here() -> Result<Place, CommandError> {
     process::here().map_err(CommandError::io("read", git_fence_system::place::SHOWN_IN))
 }

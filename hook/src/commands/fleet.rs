@@ -1,4 +1,4 @@
-//! Every repository below a directory: one result line each, and one failure does not stop the rest.
+//! Every repository below a directory: one result line each; a failure does not stop the rest.
 
 use crate::commands::failure::CommandError;
 use std::{
@@ -13,12 +13,12 @@ pub(crate) struct OneOrAll {
     /// The repository
     #[arg(default_value = ".")]
     pub(crate) repository: PathBuf,
-    /// Every repository below that directory, one result line each
+    /// Every repository below this directory, one result line each
     #[arg(long)]
     pub(crate) recursive: bool,
 }
 
-/// Does `work` in each repository below `dir`, which says in a word what it did.
+/// Runs `work` in each repository below `dir`. It returns a short result.
 pub(crate) fn each_below(
     dir: &Path,
     mut work: impl FnMut(&Path) -> Result<String, CommandError>,
@@ -44,11 +44,13 @@ pub(crate) fn each_below(
         return Ok(());
     }
     let what = format!("{failed} of {} repositories failed", repositories.len());
-    Err(CommandError::Other { what, hint: "each is named above with its reason; the others are done".to_owned() })
+    Err(CommandError::Other {
+        what,
+        hint: "see the lines above for the reasons; the other repositories are done".to_owned(),
+    })
 }
 
-/// The repositories below `dir`, bare and not, in order. Links are not followed, and what lies inside
-/// of a repository is its own affair.
+/// The repositories below `dir`, bare and non-bare, sorted. Links are not followed, and repositories are not searched.
 pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, CommandError> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -60,7 +62,7 @@ pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, CommandError> {
         let entries = match fs::read_dir(&next) {
             Ok(entries) => entries,
             Err(e) if next == dir => return Err(CommandError::io("read", dir)(e)),
-            // Whether there is a repository in there cannot be known: opening it will say why.
+            // There may be a repository inside: opening it will report the error.
             Err(_) => {
                 found.push(next);
                 continue;
@@ -71,7 +73,7 @@ pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, CommandError> {
     }
     if found.is_empty() {
         return Err(CommandError::Other {
-            what: format!("there is no repository below '{}'", dir.display()),
+            what: format!("no repository found below '{}'", dir.display()),
             hint: "name a directory with repositories in it, as in  /srv/git".to_owned(),
         });
     }
@@ -79,13 +81,13 @@ pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, CommandError> {
     Ok(found)
 }
 
-/// Also one that is broken: it must be named and not passed over.
+/// Also true for a broken one: it must be reported, not skipped.
 fn looks_like_repository(dir: &Path) -> bool {
     let parts = [dir.join("HEAD").is_file(), dir.join("objects").is_dir(), dir.join("refs").is_dir()];
     parts.into_iter().filter(|it| *it).count() >= 2
 }
 
-/// A line that counts, on a terminal only.
+/// A progress line, only on a terminal.
 struct ProgressLine {
     done: usize,
     of: usize,
@@ -102,7 +104,7 @@ impl ProgressLine {
         if self.is_shown {
             let filled = self.done * 20 / self.of.max(1);
             let name = path.file_name().unwrap_or_default().display();
-            // Cut, so that it stays one line where the terminal is narrow.
+            // Cut, so that it stays on one line of a narrow terminal.
             let line: String = format!("[{:<20}] {}/{} {name}", "#".repeat(filled), self.done, self.of);
             let line: String = line.chars().take(39).collect();
             let _ = write!(io::stderr(), "\r\x1b[K{line}");

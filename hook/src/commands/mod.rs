@@ -1,7 +1,7 @@
-//! The commands of whoever runs the server, and the command line that leads to them and to the hooks.
+//! The commands for the server's operator, and the command line that starts them and the hooks.
 //!
-//! A command opens the repository, does one thing and prints. What changes a fence does so under the lock and is on
-//! record. No command is called by a push, and none calls another's insides.
+//! A command opens the repository, does one thing and prints. A command that changes a fence does so under the lock, and
+//! the change is recorded. No command is called by a push, and none calls into the internals of another.
 
 pub(crate) mod audit;
 pub(crate) mod cli;

@@ -1,4 +1,4 @@
-//! Showing where all fences stand, without changing anything.
+//! Shows the state of all fences, without changing anything.
 
 use crate::{
     commands::{
@@ -31,25 +31,25 @@ use std::{
 struct Status {
     repository: String,
     fences: Vec<FenceStatus>,
-    /// The settings that somebody has made, and where.
+    /// The configured settings, and where they are set.
     settings: Vec<Made>,
-    /// Those that do not count: whoever has made them does not own the repository.
+    /// Settings without effect: their file does not belong to the repository's owner.
     ignored: Vec<Made>,
-    /// Files of the repository's owner that may hold more, and cannot be read from here.
+    /// Files of the repository's owner that may contain more settings, but cannot be read.
     unread: Vec<String>,
-    /// What would keep pushes from being checked at all.
+    /// Why pushes might not be checked at all.
     flaws: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct FenceStatus {
     mark: Mark,
-    /// The kind of tokens that it takes, where that is decided.
+    /// The kind of tokens that it accepts, once decided.
     kind: Option<TokenKind>,
     /// The rules in force.
     #[serde(flatten)]
     rules: Rules,
-    /// Its lease, where it has ever granted one.
+    /// Its lease, if it has ever granted one.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseStatus>,
     in_flight: Vec<FlightStatus>,
@@ -57,16 +57,16 @@ struct FenceStatus {
 
 #[derive(Serialize)]
 struct LeaseStatus {
-    state: LeaseIs,
+    state: LeaseCondition,
     owner: String,
     lease: LeaseId,
-    /// What its owner may write with next; of one that is released, the last that it had.
+    /// The token of its owner's next write; of a released lease, its last token.
     token: Token,
     reason: Reason,
     #[serde(skip_serializing_if = "Option::is_none")]
     words: Option<String>,
     ttl_s: Ttl,
-    /// For how much longer, by this machine's clock.
+    /// The remaining time, by this machine's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_ms: Option<u64>,
     since: String,
@@ -77,7 +77,7 @@ struct LeaseStatus {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum LeaseIs {
+enum LeaseCondition {
     Held,
     Expired,
     Released,
@@ -118,7 +118,7 @@ fn read_status(
     here: &Place,
     state: State,
 ) -> Result<Status, CommandError> {
-    let state = as_the_next_push_finds_it(repository, settings, here, state)?;
+    let state = as_next_push_sees(repository, settings, here, state)?;
     let now = clock::stamp(here);
     let fences = settings.fences.iter().map(|rules| {
         let fence = state.fence(&rules.fence);
@@ -140,9 +140,9 @@ fn read_status(
     })
 }
 
-/// The next push settles those that are over, and finds leases that are elsewhere than the log has them. Until then
-/// they are shown as they will be.
-fn as_the_next_push_finds_it(
+/// The next push settles pushes that are over and records lease refs that differ from the log. This applies the same
+/// changes, without recording them.
+fn as_next_push_sees(
     repository: &Repository,
     settings: &Settings,
     here: &Place,
@@ -162,7 +162,7 @@ fn as_the_next_push_finds_it(
     }
     let now = clock::stamp(here);
     for rules in &settings.fences {
-        // What cannot be read is a matter for the doctor.
+        // Unreadable leases are reported by doctor.
         if let Ok(Some(line)) = catch_up::compare_with_log(repository, &state, rules, &now, "") {
             let applied = state.apply(0, "", &Event::LeaseFound(line));
             debug_assert!(applied.is_ok(), "a lease can be found at any time");
@@ -177,9 +177,9 @@ impl LeaseStatus {
         let left = standing.left_at(now);
         LeaseStatus {
             state: match left {
-                Some(_) => LeaseIs::Held,
-                None if standing.is_held() => LeaseIs::Expired,
-                None => LeaseIs::Released,
+                Some(_) => LeaseCondition::Held,
+                None if standing.is_held() => LeaseCondition::Expired,
+                None => LeaseCondition::Released,
             },
             owner,
             lease: id,
@@ -199,19 +199,21 @@ impl LeaseStatus {
         let owner = text::in_quotes(owner);
         let words = self.words.as_deref().map_or(String::new(), |words| format!(", {}", text::in_quotes(words)));
         match self.state {
-            LeaseIs::Held => {
+            LeaseCondition::Held => {
                 let left = self.left_ms.unwrap_or(0).div_ceil(1000);
                 writeln!(out, "  lease      held by {owner}, token {token}, for another {left} s unless renewed")?;
             }
-            LeaseIs::Expired => writeln!(out, "  lease      expired: {owner} had it, token {token}, and is not heard")?,
-            LeaseIs::Released if *reason == Reason::Revoked => {
-                writeln!(out, "  lease      free: taken away by {owner}{words}")?;
+            LeaseCondition::Expired => {
+                writeln!(out, "  lease      expired: {owner} had it, token {token}, and has not renewed it")?
             }
-            LeaseIs::Released => writeln!(out, "  lease      free: released by {owner} after token {token}")?,
+            LeaseCondition::Released if *reason == Reason::Revoked => {
+                writeln!(out, "  lease      free: revoked by {owner}{words}")?;
+            }
+            LeaseCondition::Released => writeln!(out, "  lease      free: released by {owner} after token {token}")?,
         }
-        writeln!(out, "             since {}, last heard {}", self.since, self.heard)?;
+        writeln!(out, "             since {}, last renewed {}", self.since, self.heard)?;
         match &self.progress {
-            Some(progress) if self.state != LeaseIs::Released => {
+            Some(progress) if self.state != LeaseCondition::Released => {
                 writeln!(out, "             progress {}", text::in_quotes(progress))
             }
             _ => Ok(()),
@@ -242,12 +244,12 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for FenceStatus { mark, kind, rules, lease, in_flight } in &status.fences {
         let mode = match rules.mode {
             Mode::Enforce => "",
-            Mode::Observe => "  (observes, refuses nothing)",
+            Mode::Observe => "  (observe mode: refuses nothing)",
             Mode::Off => "  (off)",
         };
         writeln!(out, "fence '{}'  mark {mark}{mode}", rules.fence)?;
         writeln!(out, "  guards     {}", rules.refs.join(" "))?;
-        writeln!(out, "  tokens     {}", tokens::in_words(*kind))?;
+        writeln!(out, "  accepts    {}", tokens::describe_kind(*kind))?;
         if let Some(lease) = lease {
             lease.show(out)?;
         }
@@ -262,9 +264,9 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
             }
             match flight.receive_pack {
                 Some(receive_pack) if flight.form == "full" => {
-                    writeln!(out, "             moved by process {}, which is alive", receive_pack.pid)?;
+                    writeln!(out, "             receive-pack is process {}, alive", receive_pack.pid)?;
                 }
-                _ => writeln!(out, "             by whom cannot be seen from here: the bounded form")?,
+                _ => writeln!(out, "             receive-pack is not visible from here: bounded form")?,
             }
         }
     }
@@ -272,15 +274,15 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "setting {key} = {value}  from {origin}")?;
     }
     for Made { key, value, origin } in &status.ignored {
-        writeln!(out, "ignored {key} = {value}  from {origin}: not a file of the repository's owner")?;
+        writeln!(out, "ignored {key} = {value}  from {origin}: not set by the repository's owner")?;
     }
     for path in &status.unread {
-        writeln!(out, "unread  {path}: what the repository's owner sets there is not shown")?;
+        writeln!(out, "unread  {path}: cannot be read, so the settings of the repository's owner in it are not shown")?;
     }
     Ok(())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
 fn unreadable(error: crate::repository::refs::RefError) -> CommandError {
-    CommandError::Other { what: error.to_string(), hint: "look with  git fsck".to_owned() }
+    CommandError::Other { what: error.to_string(), hint: "check the repository:  git fsck".to_owned() }
 }

@@ -112,7 +112,7 @@ pub(crate) struct WantedSetting {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Change {
     #[serde(flatten)]
-    pub(crate) wish: WantedSetting,
+    pub(crate) setting: WantedSetting,
     before: Vec<String>,
 }
 
@@ -140,20 +140,20 @@ impl WantedSetting {
     /// What is to be changed for it in the repository's own configuration.
     pub(crate) fn plan(self, repository: &Repository) -> Result<Change, CommandError> {
         let before = local_values(repository, &self.key)?;
-        Ok(Change { wish: self, before })
+        Ok(Change { setting: self, before })
     }
 }
 
 impl Change {
     /// Makes it.
     pub(crate) fn make(&self, repository: &Repository) -> Result<(), CommandError> {
-        let WantedSetting { key, value, many } = &self.wish;
+        let WantedSetting { key, value, many } = &self.setting;
         edit(repository, &[if *many { "--add" } else { "--replace-all" }, key, value])
     }
 
     /// Puts back what stood there before, unless somebody has changed it since. Says whether it did.
     pub(crate) fn undo(&self, repository: &Repository) -> Result<bool, CommandError> {
-        let WantedSetting { key, value, many } = &self.wish;
+        let WantedSetting { key, value, many } = &self.setting;
         let now = local_values(repository, key)?;
         if *many {
             let is_there = now.contains(value) && !self.before.contains(value);

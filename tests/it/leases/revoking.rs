@@ -17,7 +17,7 @@ fn operator_revokes_a_lease() {
             let lease = LeaseOf::repo(&world);
             let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
             let said = text(&revoke(&world, &["--reason", "too soon"]).stderr);
-            assert!(said.contains("nobody holds the lease"), "{said}");
+            assert!(said.contains("is not held"), "{said}");
             lease.take(&anna, 1, "first").assert_landed();
             lease.write(&anna, "main", 1, "first").assert_landed();
             let before = lease.at().unwrap();
@@ -25,7 +25,7 @@ fn operator_revokes_a_lease() {
             assert!(!revoke(&world, &["--reason", "x", "--fence", "nowhere"]).status.success());
             let ran = revoke(&world, &["--reason", "it hangs"]);
             assert!(ran.status.success(), "{}", text(&ran.stderr));
-            assert_eq!(text(&ran.stdout), "fence 'repo'  the lease of 'anna', token 2, was taken away\n");
+            assert_eq!(text(&ran.stdout), "fence 'repo'  the lease of 'anna', token 2, was revoked\n");
             let line = &world.events("lease.revoked")[0];
             assert_eq!((&line["token"], &line["state"]), (&3.into(), &"released".into()));
             assert_eq!((&line["reason"], &line["words"]), (&"revoked".into(), &"it hangs".into()));

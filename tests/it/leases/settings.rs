@@ -212,9 +212,9 @@ fn leases_are_shown_and_counted() {
     let prose = stats(&[]);
     for line in [
         "       3  leases granted",
-        "       1    after a release",
-        "       1  tries that found it held",
-        "held, of those that ended",
+        "       1    after the previous one was released",
+        "       1  attempts that found it held",
+        "time held, of those that ended",
     ] {
         assert!(prose.lines().any(|shown| shown == line), "{line:?} in\n{prose}");
     }

@@ -1,38 +1,38 @@
-//! The table of columns: what `audit` shows of a line is declared here, once. CSV, the table for people and
-//! `docs/reading-the-log.md` go by it.
+//! The table of columns: what `audit` shows of a line is declared here, once. The CSV output, the table output and
+//! `docs/reading-the-log.md` are made from it.
 
 use crate::commands::audit::detail::detail;
 use git_fence_core::Line;
 use serde_json::Value;
 
-/// Something that `audit` shows of a line.
+/// A column of `audit`'s output.
 pub(crate) struct Column {
-    /// The field of the log's lines that it shows; the name of its column in CSV.
+    /// The field of the log line that it shows, and its name in CSV.
     pub(crate) name: &'static str,
-    /// For the documentation.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the page is made from it by a test"))]
+    /// Its description, for the documentation.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test writes it to the page"))]
     meaning: &'static str,
     of: Of,
-    /// How the table for people shows it, if it does.
+    /// Its format in the table output, if it is shown there.
     pub(crate) in_table: Option<InTable>,
 }
 
-/// What a column is made of.
+/// The source of a column.
 enum Of {
-    /// The field of its name, as the log has it.
+    /// The field with the column's name, as in the log.
     Field,
-    /// The whole line, in words. Not for programs.
+    /// Prose made from the whole line. Not for programs.
     Words(fn(&Line) -> String),
 }
 
-/// How a column looks in the table.
+/// The format of a column in the table output.
 #[derive(Clone, Copy)]
 pub(crate) struct InTable {
-    /// In a wide one, where a line of the log is one line.
+    /// In a wide table, with one row per log line.
     pub(crate) wide: fn(&str) -> String,
-    /// In a narrow one, where it is two.
+    /// In a narrow table, with two rows per log line.
     pub(crate) narrow: fn(&str) -> String,
-    /// On which of the two.
+    /// Which of the two rows it is in.
     pub(crate) line: NarrowLine,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum NarrowLine {
     Second,
 }
 
-/// Every column there is, in order.
+/// All columns, in order.
 pub(crate) const COLUMNS: &[Column] = &[
     in_both(
         "seq",
@@ -54,7 +54,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         "when it was written",
         InTable {
             wide: str::to_owned,
-            // The day and the second; who looks closer has a wider terminal or a pipe.
+            // Up to the second; the full time is in a wide table or a pipe.
             narrow: |cell| cell.get(..19).unwrap_or(cell).replace('T', " "),
             line: NarrowLine::First,
         },
@@ -64,32 +64,32 @@ pub(crate) const COLUMNS: &[Column] = &[
         "what happened",
         InTable { wide: |cell| format!("{:<10}", in_a_word(cell)), narrow: in_a_word, line: NarrowLine::First },
     ),
-    in_csv("push", "the push's id: the number of the line that let it through"),
-    in_csv("fence", "the fence; of a push over several, the first"),
+    in_csv("push", "the push's id: the number of the line that accepted it"),
+    in_csv("fence", "the fence; the first one if a push concerns several"),
     in_both(
         "token",
-        "the token for it",
+        "the token for this fence",
         InTable { wide: |cell| format!("{cell:>6}"), narrow: str::to_owned, line: NarrowLine::Second },
     ),
     in_csv("mark", "the fence's mark"),
     in_csv("also", "further fences, each with its token"),
     in_csv("code", "why it was refused, or would have been"),
     in_csv("reason", "the same in words"),
-    in_csv("source", "where the token stood"),
-    in_csv("owner", "what the pusher calls itself"),
+    in_csv("source", "where the token came from"),
+    in_csv("owner", "the owner that the pusher claims to be"),
     in_both(
         "pusher",
-        "who the host says it is",
+        "the pusher, as the host reports it",
         InTable { wide: |cell| format!("{cell:<12}"), narrow: str::to_owned, line: NarrowLine::Second },
     ),
-    in_csv("address", "where it comes from"),
+    in_csv("address", "the address of the pusher"),
     in_csv("refs", "the refs, by name"),
-    in_csv("count", "how many refs there are in all"),
-    in_csv("moved", "how many of them have moved"),
+    in_csv("count", "the total number of refs"),
+    in_csv("moved", "how many of them moved"),
     in_csv("elapsed_us", "how long the decision took, in microseconds"),
     Column {
         name: "detail",
-        meaning: "what else there is to say, in words",
+        meaning: "other details, in words",
         of: Of::Words(detail),
         in_table: Some(InTable { wide: str::to_owned, narrow: str::to_owned, line: NarrowLine::Second }),
     },
@@ -103,14 +103,13 @@ const fn in_both(name: &'static str, meaning: &'static str, in_table: InTable) -
     Column { name, meaning, of: Of::Field, in_table: Some(in_table) }
 }
 
-/// The columns that are for programs, too.
+/// The columns of the CSV output.
 pub(crate) fn in_csv_form() -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(|column| matches!(column.of, Of::Field))
 }
 
 impl Column {
-    /// What it shows of a line, which is given as it was read and as the log has it; nothing where the line has no
-    /// such field.
+    /// The cell for a line, which is given parsed and as raw fields; `None` if the line has no such field.
     pub(crate) fn cell(&self, line: &Line, fields: &Value) -> Option<String> {
         match self.of {
             Of::Field => fields.get(self.name).filter(|field| !field.is_null()).map(in_one_cell),
@@ -119,7 +118,7 @@ impl Column {
     }
 }
 
-/// Of lists, what there is to name: refs by name, further fences with their tokens.
+/// Lists become names: refs by name, further fences with their tokens.
 fn in_one_cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -135,7 +134,7 @@ fn in_one_cell(value: &Value) -> String {
     }
 }
 
-/// `push.accepted` is accepted, `settings.changed` is settings.
+/// `push.accepted` becomes `accepted`, `settings.changed` becomes `settings`.
 fn in_a_word(event: &str) -> String {
     let word = match event.split_once('.') {
         Some((what, "changed")) => what,

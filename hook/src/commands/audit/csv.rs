@@ -11,14 +11,14 @@ pub(crate) fn header(out: &mut impl Write) -> io::Result<()> {
 
 /// The row of a line.
 pub(crate) fn row(read: &ReadLine<'_>, out: &mut impl Write) -> io::Result<()> {
-    // It has been read as a line before.
+    // These bytes have been parsed as a line before.
     let fields = serde_json::from_slice(read.bytes)?;
     let cell = |column: &columns::Column| quoted(&column.cell(read.line, &fields).unwrap_or_default());
     let cells: Vec<String> = columns::in_csv_form().map(cell).collect();
     writeln!(out, "{}", cells.join(","))
 }
 
-/// Quoted as RFC 4180 says: only where it must be, quotes doubled.
+/// Quoted as in RFC 4180: only if necessary, with quotes doubled.
 fn quoted(text: &str) -> String {
     if text.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn awkward_text_stays_in_its_cell() {
+    fn special_characters_are_quoted() {
         for (text, cell) in [
             ("plain text", "plain text"),
             ("a,b", "\"a,b\""),
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_every_column_and_names_what_lists_hold() {
+    fn row_has_every_column_and_lists_become_names() {
         let json = r#"{"seq":3,"time":"T","event":"push.accepted","push":3,"fence":"repo","token":5,"mark":4,
             "also":[{"fence":"deploy","token":9,"mark":8},{"fence":"docs","token":null,"mark":1}],"source":"none",
             "pusher":"a,b","refs":[{"name":"refs/heads/a","fence":"repo","old":null,"new":null},

@@ -1,14 +1,14 @@
-//! What there is to say of a line, in words: the last column of the table.
+//! The details of a line, in words: the last column of the table.
 
 use crate::commands::operator::tokens;
 use git_fence_core::{Event, Heir, Lease, LeaseLine, Line, Refused, Renewed, Stake, text};
 
-/// The details of a line.
+/// Describes a line.
 pub(crate) fn detail(line: &Line) -> String {
     match &line.event {
         Event::LogBegun { .. } => String::new(),
         Event::LogRecovered { reason } => reason.clone(),
-        Event::LogRotated { file, .. } => format!("lines before are in '{file}'"),
+        Event::LogRotated { file, .. } => format!("earlier lines are in '{file}'"),
         Event::LogRepaired { found, reason, .. } => format!("{found}: {reason}"),
         Event::MarkLowered { fence, from, mark, reason, .. } => format!("{fence}  mark {from} to {mark}: {reason}"),
         Event::MarkRaised { fence, mark, reason, .. } => format!("{fence}  mark at least {mark}: {reason}"),
@@ -34,7 +34,7 @@ pub(crate) fn detail(line: &Line) -> String {
         }
         Event::PushEvicted { push, reason, .. } => format!("push {push}: {reason}"),
         Event::TokensChanged { fence, tokens, mark, reason, .. } => {
-            format!("{fence}  {}, mark at least {mark}: {reason}", tokens::in_words(Some(*tokens)))
+            format!("{fence}  {}, mark at least {mark}: {reason}", tokens::describe_kind(Some(*tokens)))
         }
         Event::LeaseGranted(line)
         | Event::LeaseAdvanced(line)
@@ -47,14 +47,14 @@ pub(crate) fn detail(line: &Line) -> String {
     }
 }
 
-/// Whose lease it is and why.
+/// The owner of the lease, and the reason.
 fn of_lease(line: &LeaseLine) -> String {
     let Lease { owner, reason, words, .. } = &line.standing.lease;
     let words = words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
     format!("{}  {} ({}{words})", line.fence, text::in_quotes(owner), reason.as_str())
 }
 
-/// The fences of a push; where there are several, each with its token.
+/// The fences of a push; if there are several, each with its token.
 fn fences(stake: &Stake, also: &[Stake]) -> String {
     if also.is_empty() {
         return stake.fence.to_string();
@@ -66,7 +66,7 @@ fn fences(stake: &Stake, also: &[Stake]) -> String {
     std::iter::once(stake).chain(also).map(named).collect::<Vec<_>>().join(" + ")
 }
 
-/// What settings say in a word: each fence and its mode.
+/// The mode of each fence.
 fn modes(settings: &serde_json::Value) -> String {
     let fences = settings["fences"].as_array().into_iter().flatten();
     let mode = |fence: &serde_json::Value| {

@@ -1,4 +1,4 @@
-//! `audit`: showing the log, and checking it. It writes nothing.
+//! `audit`: shows the log and checks it. It writes nothing.
 
 pub(crate) mod columns;
 mod csv;
@@ -30,23 +30,23 @@ use std::{
     time::Duration,
 };
 
-/// How often somebody who follows the log looks for new lines.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often `--follow` checks for new lines.
+const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// `git-fence-hook audit`: the lines that are asked for, in the form that is asked for.
+/// `git-fence-hook audit`: the selected lines, in the selected format.
 pub(crate) fn run(args: &AuditArgs, environment: &Environment) -> Result<(), CommandError> {
     let repository = Repository::find(&args.repository, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
     let mut show = Show::to_stdout(args.form(), args.filter());
     let read = Tail::read(&dir, &here.boot, |read| show.line(&read));
-    // What could be read is shown, also where the log is damaged further on.
+    // The readable lines are shown, even if the log is damaged after them.
     show.flush()?;
     let tail = read?;
     if args.follow { follow(tail, &dir, &mut show) } else { Ok(()) }
 }
 
-/// Goes on showing lines as they come, for as long as somebody reads.
+/// Shows new lines as they are written, until the reader closes the output.
 fn follow(mut tail: Tail, dir: &FenceDir, show: &mut Show) -> Result<(), CommandError> {
     loop {
         wait_for_lines()?;
@@ -56,16 +56,16 @@ fn follow(mut tail: Tail, dir: &FenceDir, show: &mut Show) -> Result<(), Command
     }
 }
 
-/// Lets a moment pass, unless whoever reads the output leaves: nothing needs to be written to see that.
+/// Waits briefly, or until the reader of the output closes it: this detects that without writing anything.
 fn wait_for_lines() -> Result<(), CommandError> {
-    match descriptor::is_closed_within(io::stdout(), LOOK_EVERY) {
+    match descriptor::is_closed_within(io::stdout(), POLL_EVERY) {
         Ok(false) => Ok(()),
         Ok(true) => Err(CommandError::ReaderGone),
         Err(e) => Err(CommandError::io("watch", "standard output")(e)),
     }
 }
 
-/// Shows lines on standard output, until that fails.
+/// Shows lines on standard output, until writing fails.
 struct Show {
     form: AuditForm,
     filter: Filter,
@@ -92,16 +92,16 @@ impl Show {
         };
     }
 
-    /// Shows what is there so far; says here if showing has failed.
+    /// Flushes the output, and reports if writing has failed.
     fn flush(&mut self) -> io::Result<()> {
         std::mem::replace(&mut self.written, Ok(()))?;
-        // It may have been resized since.
+        // The terminal may have been resized.
         self.width = terminal::width(io::stdout());
         self.out.flush()
     }
 }
 
-/// `git-fence-hook audit verify`: says what is wrong, or how much is right.
+/// `git-fence-hook audit verify`: reports the first problem, or how many lines are intact.
 pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), CommandError> {
     let repository = Repository::find(dir, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
@@ -111,27 +111,27 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Comman
         && e.kind() == io::ErrorKind::PermissionDenied
     {
         let path = dir.mutex();
-        let note = "only those who may push can read, so nobody has looked whether the last lines are missing";
-        let _ = writeln!(io::stderr(), "note: how far the log reached stands in '{}', which {note}", path.display());
+        let note = "can be read only by users who may push: could not check whether the last lines are missing";
+        let _ = writeln!(io::stderr(), "note: '{}' records the end of the log, but {note}", path.display());
     }
     let mut out = io::stdout().lock();
     let lines = if journal.head.seq == 1 { "line" } else { "lines" };
-    writeln!(out, "{} {lines}, all as they were written; the last is {}", journal.head.seq, journal.head.hash)?;
+    writeln!(out, "{} {lines}, all intact; the last has the hash {}", journal.head.seq, journal.head.hash)?;
     if journal.torn.is_empty() {
         return Ok(());
     }
     Err(Damage::Torn { path: dir.log(), line: journal.head.seq + 1 }.into())
 }
 
-/// Reads all of the log and whatever else speaks of it, and finds the first thing that is not as it was
-/// written. A torn last line is handed back: it is no damage.
+/// Reads the whole log and everything that refers to it, and returns the first damage. A torn last line is part of the
+/// result: it is not damage.
 pub(crate) fn check(dir: &FenceDir, here: &Place) -> Result<Journal, CommandError> {
     let checkpoint = CheckpointFile::read(dir)?;
     let journal = history::read(dir, &here.boot, |_| {})?;
     match checkpoint {
         CheckpointFile::Missing => {}
         CheckpointFile::Damaged => return Err(Damage::Checkpoint(dir.checkpoint()).into()),
-        // From the checkpoint on, the log must add up to the same as from its beginning on.
+        // Reading from the checkpoint must lead to the same state as reading from the beginning.
         CheckpointFile::Good(checkpoint) => {
             let start = Start::Checkpoint(checkpoint);
             let resumed = Journal::read(&history::open(dir)?, &dir.log(), start, None, |_| {})?;

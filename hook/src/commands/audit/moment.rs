@@ -1,18 +1,18 @@
-//! Points in time as people give them: a time, a day, or how long ago.
+//! Points in time as people write them: a time, a day, or how long ago.
 
 use git_fence_core::text;
 use jiff::{Span, Timestamp, ToSpan as _, civil, tz::TimeZone};
 
-/// A point in time, before anybody has looked at a clock.
+/// A point in time; `Ago` is relative to a clock that has not been read yet.
 #[derive(Debug, Clone)]
 pub(crate) enum Moment {
     At(Timestamp),
-    /// A whole day, UTC as in the log.
+    /// A whole day in UTC, like the times in the log.
     Day(civil::Date),
     Ago(Span),
 }
 
-/// What is neither.
+/// The text is not a point in time.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not a time: expected one such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or how long ago: 2h")]
 pub(crate) struct MomentError(String);
@@ -23,7 +23,7 @@ impl Moment {
         if let Ok(time) = given.parse() {
             return Ok(Moment::At(time));
         }
-        // With a clock time and without one, both parse as a date: the longer reading comes first.
+        // A date also parses with a time of day, so the longer form is tried first.
         if given.contains(':') {
             let time = given.parse().ok().and_then(|time: civil::DateTime| time.to_zoned(TimeZone::UTC).ok());
             return time.map(|time| Moment::At(time.timestamp())).ok_or_else(|| MomentError::of(given));
@@ -32,16 +32,16 @@ impl Moment {
             return Ok(Moment::Day(day));
         }
         let span: Span = given.parse().map_err(|_| MomentError::of(given))?;
-        // Nothing has been written in the future.
+        // No line is from the future.
         if span.is_negative() { Err(MomentError::of(given)) } else { Ok(Moment::Ago(span)) }
     }
 
-    /// Its beginning, as the log spells times.
+    /// Its start, in the format of the log.
     pub(crate) fn beginning(&self, now: Timestamp) -> String {
         match self {
             Moment::At(time) => spell(*time),
             Moment::Day(day) => midnight(*day),
-            // Longer ago than time reaches is the beginning of time.
+            // Longer ago than times can represent: the earliest time.
             Moment::Ago(span) => {
                 let then = now.to_zoned(TimeZone::UTC).checked_sub(*span);
                 spell(then.map_or(Timestamp::MIN, |then| then.timestamp()))
@@ -49,7 +49,7 @@ impl Moment {
         }
     }
 
-    /// The first moment that is over it: a day ends where the next one begins.
+    /// The first instant after it: a day ends where the next one starts.
     pub(crate) fn end(&self, now: Timestamp) -> String {
         match self {
             Moment::Day(day) => midnight(day.saturating_add(1.day())),
@@ -64,7 +64,7 @@ impl MomentError {
     }
 }
 
-// Years with a sign do not sort as the log's times do. No line was written then: the year 0 will do.
+// Years with a sign do not sort like the times in the log. No line is that old, so the year 0 replaces them.
 
 fn midnight(day: civil::Date) -> String {
     format!("{}T00:00:00.000Z", day.max(civil::date(0, 1, 1)))
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_days_and_lengths_are_told_apart() {
+    fn times_days_and_durations_are_distinguished() {
         let now: Timestamp = "2026-03-01T12:00:00.5Z".parse().unwrap();
         for (given, beginning, end) in [
             ("2026-02-03T04:05:06Z", "2026-02-03T04:05:06.000Z", "2026-02-03T04:05:06.000Z"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn other_text_is_refused() {
         for given in ["", "yesterday", "2", "-2h", "2h ago", "12:00", "2026-13-01", "2026-02-30", "2026-01-01T25:00"] {
             assert!(Moment::parse(given).is_err(), "{given}");
         }

@@ -1,4 +1,4 @@
-//! What of the log somebody asks for, and in which form: the options of `audit`.
+//! The options of `audit`: which lines to show, and in which format.
 
 use crate::{commands::audit::moment::Moment, host::clock};
 use clap::Args;
@@ -12,20 +12,20 @@ pub(crate) struct AuditArgs {
     pub(crate) repository: PathBuf,
     #[command(flatten)]
     selection: Selection,
-    /// Go on showing lines as they are written, until interrupted
+    /// Keep showing new lines as they are written, until interrupted
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// For programs: the lines as the log has them, one JSON object each
+    /// Print the lines as they are in the log, one JSON object each
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// For spreadsheets: comma-separated, with a row of names first
+    /// Print comma-separated values, with a header row, for spreadsheets
     #[arg(long)]
     csv: bool,
 }
 
 #[derive(Args)]
 struct Selection {
-    /// Only pushes that were refused, or in observe mode would have been
+    /// Only pushes that were refused, or would have been in enforce mode
     #[arg(long)]
     rejected: bool,
     /// Only lines that name this fence
@@ -37,15 +37,15 @@ struct Selection {
     /// Only lines that name this token
     #[arg(long, value_name = "N", value_parser = token)]
     token: Option<Token>,
-    /// Only from then on: 2026-01-31T12:00:00Z, 2026-01-31 (UTC), or how long ago, as in 2h or 7d
+    /// Only lines since then: 2026-01-31T12:00:00Z, 2026-01-31 (UTC), or how long ago, as in 2h or 7d
     #[arg(long, value_name = "T", value_parser = Moment::parse)]
     since: Option<Moment>,
-    /// Only what was before; a day counts with all of it
+    /// Only lines before then; a day is included completely
     #[arg(long, value_name = "T", value_parser = Moment::parse)]
     until: Option<Moment>,
 }
 
-/// The form in which lines are shown.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuditForm {
     Table,
@@ -62,7 +62,7 @@ impl AuditArgs {
         }
     }
 
-    /// What is asked for, as of now.
+    /// The selection, with relative times counted from now.
     pub(crate) fn filter(&self) -> Filter {
         let now = clock::timestamp();
         let Selection { rejected, fence, pusher, token, since, until } = &self.selection;

@@ -1,4 +1,4 @@
-//! Lines of the log for people's eyes.
+//! Lines of the log as a table for people.
 
 use crate::{
     commands::audit::columns::{COLUMNS, Column, InTable, NarrowLine},
@@ -7,25 +7,25 @@ use crate::{
 };
 use std::io::{self, Write};
 
-/// From this many columns on, a line of the log is one line of the table.
+/// From this width on, a log line is one row of the table.
 const WIDE: usize = 100;
-/// In a narrow one, the second line stands to the right of the first one's number.
+/// The second row in a narrow table is indented past the line number.
 const INDENT: &str = "       ";
 
-/// The row of a line. A terminal of `width` columns gets no more than fit: the details are cut, and
-/// a narrow one shows them on a line of their own. What goes elsewhere is whole.
+/// The row of a log line. On a terminal of `width` columns, rows are cut to fit, and a narrow terminal shows the
+/// details in a second row. Output to a file or pipe is not cut.
 pub(crate) fn row(read: &ReadLine<'_>, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
-    // It has been read as a line before.
+    // These bytes have been parsed as a line before.
     let fields = serde_json::from_slice(read.bytes)?;
     let shown = COLUMNS.iter().filter_map(|column| Some((column, column.in_table?)));
     let cell = |(column, looks): (&Column, InTable)| {
         (looks, column.cell(read.line, &fields).unwrap_or_else(|| "-".to_owned()))
     };
     let cells: Vec<(InTable, String)> = shown.map(cell).collect();
-    writeln!(out, "{}", laid_out(&cells, width))
+    writeln!(out, "{}", layout(&cells, width))
 }
 
-fn laid_out(cells: &[(InTable, String)], width: Option<usize>) -> String {
+fn layout(cells: &[(InTable, String)], width: Option<usize>) -> String {
     let narrow = |line: NarrowLine| {
         let on_it = cells.iter().filter(|(looks, _)| looks.line == line);
         on_it.map(|(looks, cell)| (looks.narrow)(cell)).collect::<Vec<_>>().join("  ")
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_terminal_cuts_and_a_narrow_one_takes_two_lines() {
+    fn only_terminal_output_is_cut_and_a_narrow_one_has_two_rows() {
         let json = r#"{"seq":12,"time":"2026-01-02T03:04:05.678Z","event":"push.rejected","code":"FENCE-STALE",
             "reason":"token 41 is not above 42, the mark of fence 'repo'","token":41,"pusher":"anna","refs":[],"count":0,
             "elapsed_us":7,"prev":"0000000000000000000000000000000000000000000000000000000000000000"}"#;

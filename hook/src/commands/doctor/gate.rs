@@ -1,4 +1,4 @@
-//! Whether pushes come to the gate at all.
+//! Checks whether pushes reach the gate at all.
 
 use crate::{
     commands::failure::CommandError,
@@ -29,52 +29,52 @@ pub(crate) enum Severity {
     Note,
     /// The fence is weaker than it could be.
     Warning,
-    /// The fence is absent, or jammed.
+    /// The fence is absent, or stuck.
     Error,
 }
 
-/// Something that is not as it should be.
+/// A problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) name: &'static str,
     pub(crate) severity: Severity,
     pub(crate) sentence: String,
-    /// The command that mends it, for a shell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mend: Option<String>,
+    /// The shell command that fixes it.
+    #[serde(rename = "mend", skip_serializing_if = "Option::is_none")]
+    pub(crate) fix: Option<String>,
 }
 
 impl Finding {
-    pub(crate) fn error(name: &'static str, sentence: impl Into<String>, mend: impl Into<String>) -> Finding {
-        Finding { name, severity: Severity::Error, sentence: sentence.into(), mend: Some(mend.into()) }
+    pub(crate) fn error(name: &'static str, sentence: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { name, severity: Severity::Error, sentence: sentence.into(), fix: Some(fix.into()) }
     }
 
-    pub(crate) fn warning(name: &'static str, sentence: impl Into<String>, mend: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Warning, ..Finding::error(name, sentence, mend) }
+    pub(crate) fn warning(name: &'static str, sentence: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Warning, ..Finding::error(name, sentence, fix) }
     }
 
-    pub(crate) fn note(name: &'static str, sentence: impl Into<String>, mend: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Note, ..Finding::error(name, sentence, mend) }
+    pub(crate) fn note(name: &'static str, sentence: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Note, ..Finding::error(name, sentence, fix) }
     }
 }
 
-/// What is wrong with the gate of a repository, as far as pushes would not even come to it: for `status`.
+/// Why pushes might not reach the gate of this repository: for `status`.
 pub(crate) fn flaws(repository: &Repository) -> Result<Vec<String>, CommandError> {
     let bad = check(repository)?.into_iter().filter(|finding| finding.severity > Severity::Note);
     Ok(bad
-        .map(|Finding { sentence, mend, .. }| match mend {
-            Some(mend) => format!("{sentence}; mend it with  {mend}"),
+        .map(|Finding { sentence, fix, .. }| match fix {
+            Some(fix) => format!("{sentence}; fix it with  {fix}"),
             None => sentence,
         })
         .collect())
 }
 
-/// The command that installs.
+/// The command that installs the gate.
 pub(crate) fn install(repository: &Repository) -> String {
     format!("git-fence-hook install {}", quoted(&repository.common_dir))
 }
 
-/// The command that changes a setting of the repository.
+/// The command that changes a setting of this repository.
 pub(crate) fn config(repository: &Repository, args: &str) -> String {
     format!("git -C {} config {args}", quoted(&repository.common_dir))
 }
@@ -83,7 +83,7 @@ pub(crate) fn quoted(path: &Path) -> String {
     shell_quoted(&path.display().to_string())
 }
 
-/// Everything that keeps pushes from coming to the gate, or tokens from coming with them.
+/// Everything that keeps pushes from reaching the gate, or tokens from being sent.
 pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, CommandError> {
     let site = Site::of(repository, None)?;
     let mut findings: Vec<Finding> = hook(repository, &site)?.into_iter().collect();
@@ -91,7 +91,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, CommandErro
     findings.extend(hooks_path(repository, &site));
     if let Some(second) = site.second_hook() {
         let sentence =
-            format!("the gate is installed twice, also as '{}': every push waits for itself", second.display());
+            format!("the gate is installed twice, also as '{}': every push would wait for itself", second.display());
         findings.push(Finding::error("installed-twice", sentence, format!("rm {}", quoted(&second))));
     }
     if !WantedSetting::one("receive.advertisePushOptions", "true").is_fulfilled(repository) {
@@ -101,25 +101,25 @@ pub(crate) fn check(repository: &Repository) -> Result<Vec<Finding>, CommandErro
     for (part, then) in [(Part::Gate, "no push is checked"), (Part::Companion, "every push is refused")] {
         if companion::is_disabled(part, repository) {
             let key = format!("hook.{}.enabled", part.name());
-            let sentence = format!("{key} is false: git 2.54 and newer run no such hook, and {then}");
-            // Setting it right here counts wherever it was set wrong.
+            let sentence = format!("{key} is false: git 2.54 and newer do not run that hook, and {then}");
+            // The repository's own value overrides all others.
             findings.push(Finding::error("hook-disabled", sentence, config(repository, &format!("{key} true"))));
         }
     }
     Ok(findings)
 }
 
-/// The companion: without it a token that was spent could come back, so the gate refuses.
+/// The companion. Without it, a spent token could become valid again, so the gate refuses.
 fn companion(repository: &Repository, site: &Site) -> Result<Option<Finding>, CommandError> {
     if !matches!(HookFile::at(&site.hook(Part::Gate))?, HookFile::Ours(_)) {
-        // There is no gate that would miss it.
+        // No gate needs it.
         return Ok(None);
     }
     let Some(why) = companion::find_problem(site.hooks()) else { return Ok(None) };
     let optional = settings::read(&repository.config).is_ok_and(|settings| settings.companion_is_optional);
     Ok(Some(if optional {
         let sentence = format!(
-            "{why}: fence.companion is optional, the weaker form: a ref that is put back before the next push brings its token back"
+            "{why}: fence.companion is optional, the weaker form: if a ref is reset before the next push, its token can be used again"
         );
         Finding::warning("companion-missing", sentence, install(repository))
     } else {
@@ -130,38 +130,37 @@ fn companion(repository: &Repository, site: &Site) -> Result<Option<Finding>, Co
 fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, CommandError> {
     let path = site.hook(Part::Gate);
     let shown = path.display();
-    let mend = install(repository);
+    let fix = install(repository);
     Ok(match HookFile::at(&path)? {
         HookFile::Nothing => {
             let elsewhere =
                 repository.setting("core.hooksPath").filter(|_| !site.hooks().starts_with(&repository.common_dir));
-            let why = elsewhere.map_or(String::new(), |_| " (core.hooksPath says to look there)".to_owned());
-            let sentence = format!("there is no hook '{shown}'{why}: no push is checked");
+            let why = elsewhere.map_or(String::new(), |_| " (set by core.hooksPath)".to_owned());
+            let sentence = format!("hook '{shown}'{why} is missing: no push is checked");
             let is_no_dir = site.hooks().exists() && !site.hooks().is_dir();
-            Some(Finding::error("hook-missing", sentence, if is_no_dir { own_hooks(repository) } else { mend }))
+            Some(Finding::error("hook-missing", sentence, if is_no_dir { own_hooks(repository) } else { fix }))
         }
         HookFile::NoHook => {
-            let sentence = format!("'{shown}' is neither a file nor a link: git cannot run it");
+            let sentence = format!("'{shown}' is not a file or link: git cannot run it");
             let away = quoted(&path.with_extension("moved-away"));
-            Some(Finding::error("hook-not-a-file", sentence, format!("mv {} {away} && {mend}", quoted(&path))))
+            Some(Finding::error("hook-not-a-file", sentence, format!("mv {} {away} && {fix}", quoted(&path))))
         }
         HookFile::Others if hook_file::calls(Part::Gate, &path) => {
-            let sentence =
-                format!("the hook '{shown}' is not the gate's own but calls it: whether it always does is not known");
-            Some(Finding { mend: None, ..Finding::note("hook-calls-gate", sentence, "") })
+            let sentence = format!("the hook '{shown}' is not the gate's, but calls it, perhaps not for every push");
+            Some(Finding { fix: None, ..Finding::note("hook-calls-gate", sentence, "") })
         }
         HookFile::Others => {
-            let sentence = format!("the hook '{shown}' is not the gate's own and does not call it: no push is checked");
+            let sentence = format!("the hook '{shown}' is not the gate's and does not call it: no push is checked");
             let kept = kept_hook::place_of(&path);
             let is_in_the_way = HookFile::at(&kept)? != HookFile::Nothing && !kept_hook::is_the_same(&path);
             let away = kept.parent().unwrap_or(&kept);
-            let aside = format!("mv {} {} && {mend}", quoted(away), quoted(&away.with_extension("old")));
-            Some(Finding::error("hook-not-ours", sentence, if is_in_the_way { aside } else { mend }))
+            let aside = format!("mv {} {} && {fix}", quoted(away), quoted(&away.with_extension("old")));
+            Some(Finding::error("hook-not-ours", sentence, if is_in_the_way { aside } else { fix }))
         }
         HookFile::Ours(_) if !is_executable(&path) => Some(Finding::error(
             "hook-not-executable",
             format!("the hook '{shown}' is not executable: no push is checked"),
-            mend,
+            fix,
         )),
         HookFile::Ours(_) if site.layout == Layout::Dispatcher && !is_executable(&site.door(Part::Gate)) => {
             let door = site.door(Part::Gate);
@@ -174,11 +173,11 @@ fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Command
     })
 }
 
-/// The program that the hook starts.
+/// Checks the program that the hook starts.
 fn program(repository: &Repository, program: &Path) -> Option<Finding> {
     let shown = program.display();
     if !is_executable(program) {
-        let sentence = format!("the hook's program '{shown}' is missing or cannot be run: every push is refused");
+        let sentence = format!("the hook's program '{shown}' is missing or not executable: every push is refused");
         return Some(Finding::error("program-missing", sentence, install(repository)));
     }
     let is_shared = repository
@@ -196,13 +195,13 @@ fn program(repository: &Repository, program: &Path) -> Option<Finding> {
         None => return None,
     };
     let sentence = format!(
-        "not every user may run the hook's program '{shown}': '{}' is in the way, and their pushes are refused",
+        "not every user may run the hook's program '{shown}', because of the permissions of '{}': the pushes of others are refused",
         path.display()
     );
     Some(Finding::warning("program-private", sentence, format!("chmod {bits} {}", quoted(path))))
 }
 
-/// Gives the repository hooks of its own, wherever `core.hooksPath` was set.
+/// The commands that give the repository its own hooks directory, wherever `core.hooksPath` is set.
 fn own_hooks(repository: &Repository) -> String {
     let own = format!("core.hooksPath {}", quoted(&repository.common_dir.join("hooks")));
     format!("{} && {}", config(repository, &format!("--replace-all {own}")), install(repository))
@@ -215,13 +214,13 @@ fn hooks_path(repository: &Repository, site: &Site) -> Option<Finding> {
     let own = own_hooks(repository);
     if matches!(scope.as_str(), "global" | "system") {
         let sentence =
-            format!("core.hooksPath is set for all repositories ({scope}): '{hooks}' serves every one of them");
+            format!("core.hooksPath is set for all repositories ({scope}): '{hooks}' is used by each of them");
         return Some(Finding::note("hooks-path-shared", sentence, own));
     }
     let is_relative = Path::new(&value).is_relative() && !value.starts_with('~');
     is_relative.then(|| {
         let sentence =
-            format!("core.hooksPath is relative: it counts from where git runs hooks, which is '{hooks}' for a push");
+            format!("core.hooksPath is relative to the directory in which git runs hooks: '{hooks}' for a push");
         Finding::note("hooks-path-relative", sentence, own)
     })
 }

@@ -1,6 +1,6 @@
-//! `doctor`: everything that would make the fence silently absent, weaker or jammed, and how to fix it.
+//! `doctor`: finds everything that would make the fence silently absent, weaker or stuck, and how to fix it.
 //!
-//! One file per thing that is looked at. A check reads and says what it found; only `--fix` changes anything.
+//! One file per subject. A check reads and reports; it changes nothing.
 
 pub(crate) mod fence;
 pub(crate) mod gate;
@@ -22,12 +22,12 @@ use std::{
     path::Path,
 };
 
-/// What `doctor` is asked.
+/// The options of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     place: OneOrAll,
-    /// For programs: a line of JSON for each repository
+    /// Print a line of JSON for each repository
     #[arg(long)]
     json: bool,
 }
@@ -41,29 +41,26 @@ struct Diagnosis {
 }
 
 /// `git-fence-hook doctor`.
-pub(crate) fn run(asked: &DoctorArgs, environment: &Environment) -> Result<(), CommandError> {
+pub(crate) fn run(args: &DoctorArgs, environment: &Environment) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     let mut all_sound = true;
-    let dirs = if asked.place.recursive {
-        fleet::below(&asked.place.repository)?
-    } else {
-        vec![asked.place.repository.clone()]
-    };
+    let dirs =
+        if args.place.recursive { fleet::below(&args.place.repository)? } else { vec![args.place.repository.clone()] };
     for dir in dirs {
         let findings = match examine(&dir, environment) {
-            // One that cannot be opened is a finding among others there, and a failure by itself.
-            Err(failure) if asked.place.recursive => vec![Finding {
+            // With several repositories, one that cannot be opened is a finding. InstallLock, it is an error.
+            Err(failure) if args.place.recursive => vec![Finding {
                 name: "repository-unreadable",
                 severity: Severity::Error,
                 sentence: failure.in_one_line(),
-                mend: None,
+                fix: None,
             }],
             examined => examined?,
         };
         let sound = findings.iter().all(|finding| finding.severity == Severity::Note);
         all_sound &= sound;
         let report = Diagnosis { repository: dir.display().to_string(), sound, findings };
-        if asked.json {
+        if args.json {
             writeln!(out, "{}", serde_json::to_string(&report).unwrap_or_default())?;
         } else {
             show(&report, &mut out)?;
@@ -72,7 +69,7 @@ pub(crate) fn run(asked: &DoctorArgs, environment: &Environment) -> Result<(), C
     if all_sound { Ok(()) } else { Err(CommandError::Unsound) }
 }
 
-/// The worst first.
+/// All findings, the most severe first.
 fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, CommandError> {
     let repository = Repository::find(dir, environment)?;
     let (settings, mut findings) = settings::check(&repository);
@@ -84,15 +81,15 @@ fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, Comman
 
 fn show(report: &Diagnosis, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{:<8}{}", if report.sound { "ok" } else { "unsound" }, report.repository)?;
-    for Finding { name, severity, sentence, mend } in &report.findings {
+    for Finding { name, severity, sentence, fix } in &report.findings {
         let severity = match severity {
             Severity::Note => "note",
             Severity::Warning => "warning",
             Severity::Error => "error",
         };
         writeln!(out, "{severity}: {name}: {sentence}")?;
-        if let Some(mend) = mend {
-            writeln!(out, "  mend: {mend}")?;
+        if let Some(fix) = fix {
+            writeln!(out, "  fix: {fix}")?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Whether the settings say what their owner means.
+//! Checks whether the settings do what their author intended.
 
 use crate::{
     commands::doctor::gate::{Finding, Severity, config},
@@ -15,7 +15,7 @@ use crate::{
 use git_fence_core::{FenceName, Mode, RefName, Rules, Settings, pattern_matches};
 use gix::bstr::ByteSlice;
 
-/// The settings in force, or the default ones where they cannot be read; and what is wrong with them.
+/// The settings in force (the defaults if they cannot be read), and what is wrong with them.
 pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
     let mut findings = unknown_names(repository);
     findings.extend(not_of_the_owner(repository));
@@ -27,28 +27,28 @@ pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
         findings.extend(mode(rules, repository));
     }
     if settings.receive_pack_is_elsewhere {
-        let sentence = "fence.receivePack is none, the bounded form: a push that takes longer than fence.wait counts as over while it may still write";
+        let sentence = "fence.receivePack is none (bounded form): a push that takes longer than fence.wait counts as over, but may still write";
         findings.push(Finding::warning("bounded-form", sentence, config(repository, "fence.receivePack ancestor")));
     }
     findings.extend(proc_receive(repository, &settings));
     findings.extend(guards_nothing(repository, &settings));
     if let Some(Err(error)) = settings.syslog.as_ref().map(syslog::connect) {
-        let sentence = format!("fence.syslog is set, but nobody listens there: {error}");
+        let sentence = format!("fence.syslog is set, but nothing listens there: {error}");
         findings.push(Finding::warning("syslog-unheard", sentence, unset(repository, "fence.syslog")));
     }
     (settings, findings)
 }
 
-/// Settings that whoever made them may take for those of this repository, and files that are not seen here.
+/// Settings that have no effect here although their author may think so, and files that cannot be read.
 fn not_of_the_owner(repository: &Repository) -> Vec<Finding> {
-    let note = |name, sentence| Finding { name, severity: Severity::Note, sentence, mend: None };
+    let note = |name, sentence| Finding { name, severity: Severity::Note, sentence, fix: None };
     let ignored = repository.ignored.iter().map(|Made { key, value, origin }| {
-        let why = "has no effect: a user's file or environment counts only where that user owns the repository";
+        let why = "has no effect: a user's file or environment counts only if that user owns the repository";
         note("setting-ignored", format!("{key} = {value} from '{origin}' {why}"))
     });
     let unread = repository.unread.iter().map(|path| {
-        let why = "cannot be read from here: what it sets for pushes is not checked";
-        note("setting-unread", format!("'{}' of the repository's owner {why}", path.display()))
+        let why = "cannot be read: its settings are not checked";
+        note("setting-unread", format!("the configuration file '{}' of the repository's owner {why}", path.display()))
     });
     ignored.chain(unread).collect()
 }
@@ -57,15 +57,15 @@ fn mode(rules: &Rules, repository: &Repository) -> Option<Finding> {
     let fence = &rules.fence;
     let (name, what) = match rules.mode {
         Mode::Enforce => return None,
-        Mode::Observe => ("mode-observe", "only observes: it refuses nothing"),
-        Mode::Off => ("mode-off", "is off: it checks nothing"),
+        Mode::Observe => ("mode-observe", "only observes and refuses nothing"),
+        Mode::Off => ("mode-off", "is off and checks nothing"),
     };
-    let mend = config(repository, &format!("fence.{fence}.mode enforce"));
-    Some(Finding::note(name, format!("fence '{fence}' {what}"), mend))
+    let fix = config(repository, &format!("fence.{fence}.mode enforce"));
+    Some(Finding::note(name, format!("fence '{fence}' {what}"), fix))
 }
 
 fn unreadable(error: &SettingsError, repository: &Repository) -> Finding {
-    let mend = match error {
+    let fix = match error {
         SettingsError::Value { key, .. } => unset(repository, key),
         SettingsError::Pattern { key, pattern, .. } => {
             let level = level_of(repository, key);
@@ -79,10 +79,10 @@ fn unreadable(error: &SettingsError, repository: &Repository) -> Finding {
             config(repository, &format!("--add fence.{fence}.refs 'refs/heads/{fence}/*'"))
         }
     };
-    Finding::error("setting-unreadable", format!("{error}: every push is refused"), mend)
+    Finding::error("setting-unreadable", format!("{error}: every push is refused"), fix)
 }
 
-/// Takes a setting away at the level where it stands.
+/// The command that removes a setting at the level where it is set.
 fn unset(repository: &Repository, key: &str) -> String {
     config(repository, &format!("{}--unset-all {}", level_of(repository, key), shell_quoted(key)))
 }
@@ -96,7 +96,7 @@ fn level_of(repository: &Repository, key: &str) -> &'static str {
     }
 }
 
-/// A misspelt name is not an error to the gate (it may be a newer version's), so it is said here.
+/// The gate ignores a misspelt name (it may belong to a newer version), so it is reported here.
 fn unknown_names(repository: &Repository) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     for section in repository.config.sections_by_name("fence").into_iter().flatten() {
@@ -109,9 +109,9 @@ fn unknown_names(repository: &Repository) -> Vec<Finding> {
             }
             let key = fence.as_ref().map_or(format!("fence.{name}"), |fence| format!("fence.{fence}.{name}"));
             let why = match nearest(&name) {
-                _ if for_all => format!("it counts only as fence.{name}, for all fences together"),
-                Some(near) => format!("is {near} meant?"),
-                None => "this version knows no such setting".to_owned(),
+                _ if for_all => format!("it can only be set as fence.{name}, for all fences"),
+                Some(near) => format!("did you mean {near}?"),
+                None => "this version has no such setting".to_owned(),
             };
             let finding =
                 Finding::warning("setting-unknown", format!("{key} has no effect: {why}"), unset(repository, &key));
@@ -129,7 +129,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     all.min_by_key(|known| far(known)).filter(|known| far(known) <= 2)
 }
 
-/// How many letters differ, are missing or too many.
+/// The edit distance.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -144,23 +144,24 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Refs that a `proc-receive` hook takes over move, or do not, as that hook likes.
+/// Refs that a `proc-receive` hook handles are moved by that hook, or not.
 fn proc_receive(repository: &Repository, settings: &Settings) -> Option<Finding> {
     let key = "receive.procReceiveRefs";
     let values = repository.config.strings(key).unwrap_or_default();
-    let overlaps = |value: &[u8]| {
+    let is_affected = |value: &[u8]| {
         let (modifiers, prefix) = value.split_once_str(":").unwrap_or((b"", value));
-        modifiers.contains(&b'!') || settings.fences.iter().flat_map(|rules| &rules.refs).any(|it| meets(it, prefix))
+        modifiers.contains(&b'!') || settings.fences.iter().flat_map(|rules| &rules.refs).any(|it| overlaps(it, prefix))
     };
-    let value = values.iter().find(|value| overlaps(value))?;
-    let sentence =
-        format!("{key} = {value} hands guarded refs to the proc-receive hook, and what that moves is not seen");
+    let value = values.iter().find(|value| is_affected(value))?;
+    let sentence = format!(
+        "{key} = {value} passes guarded refs to the proc-receive hook, and the gate does not see what it moves"
+    );
     let severity = Severity::Warning;
-    Some(Finding { name: "proc-receive", severity, sentence, mend: Some(unset(repository, key)) })
+    Some(Finding { name: "proc-receive", severity, sentence, fix: Some(unset(repository, key)) })
 }
 
-/// Fences, and patterns of fences, that match no ref there is: a slip in a name leaves what was meant
-/// open. Nothing is said where there are no refs yet, nor of what is guarded by default.
+/// Fences and patterns that match no existing ref: a typo leaves the intended refs unguarded. Nothing is reported if
+/// there are no refs yet, or for the default patterns.
 fn guards_nothing(repository: &Repository, settings: &Settings) -> Vec<Finding> {
     let listed = git::ask(&repository.common_dir, &["for-each-ref", "--format=%(refname)"]).unwrap_or_default();
     let refs: Vec<RefName> = listed.lines().map(RefName::new).filter(|name| !name.is_lease()).collect();
@@ -170,23 +171,23 @@ fn guards_nothing(repository: &Repository, settings: &Settings) -> Vec<Finding> 
     made.flat_map(|rules| {
         let fence = &rules.fence;
         let key = if *fence == FenceName::repo() { "fence.refs".to_owned() } else { format!("fence.{fence}.refs") };
-        let finding = |severity, sentence| Finding { name: "guards-nothing", severity, sentence, mend: None };
+        let finding = |severity, sentence| Finding { name: "guards-nothing", severity, sentence, fix: None };
         if !refs.iter().any(|name| settings.fence_of(name) == Some(rules)) {
             let all = rules.refs.join(" ");
-            let sentence = format!("fence '{fence}' guards no ref that exists: is {key} right? It is {all}");
+            let sentence = format!("fence '{fence}' guards no existing ref: check {key}, which is {all}");
             return vec![finding(Severity::Warning, sentence)];
         }
         let is_idle = |pattern: &&String| !refs.iter().any(|name| pattern_matches(pattern, name));
         let note = |pattern: &String| {
-            finding(Severity::Note, format!("no ref that exists matches '{pattern}', a pattern of {key}"))
+            finding(Severity::Note, format!("no existing ref matches '{pattern}', a pattern of {key}"))
         };
         rules.refs.iter().filter(is_idle).map(note).collect()
     })
     .collect()
 }
 
-/// Whether a ref below `prefix` can match `pattern`, judged by what stands before its first wildcard.
-fn meets(pattern: &str, prefix: &[u8]) -> bool {
+/// Whether a ref below `prefix` can match `pattern`, judging by the part before its first wildcard.
+fn overlaps(pattern: &str, prefix: &[u8]) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default().as_bytes();
     let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
     let is_below = literal.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
@@ -198,14 +199,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_name_is_told_from_a_strange_one() {
+    fn nearest_name_is_suggested_only_for_a_typo() {
         assert_eq!(nearest("mod"), Some("mode"));
         assert_eq!(nearest("maxjmup"), Some("maxJump"));
         assert_eq!(nearest("colour"), None);
     }
 
     #[test]
-    fn a_prefix_meets_the_patterns_below_and_above_it() {
+    fn prefix_overlaps_patterns_below_and_above_it() {
         for (pattern, prefix, expected) in [
             ("refs/heads/*", "refs/heads", true),
             ("refs/heads/*", "refs/heads/main", true),
@@ -214,7 +215,7 @@ mod tests {
             ("refs/heads/main", "refs/heads/mai", false),
             ("refs/heads/main", "refs/heads/main", true),
         ] {
-            assert_eq!(meets(pattern, prefix.as_bytes()), expected, "{pattern} {prefix}");
+            assert_eq!(overlaps(pattern, prefix.as_bytes()), expected, "{pattern} {prefix}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The log at installing: begun, or put right where only an interruption is to blame.
+//! The log during installation: created, or repaired if something was interrupted.
 
 use crate::{
     commands::{
@@ -16,55 +16,58 @@ use crate::{
 use git_fence_core::State;
 use std::time::{Duration, Instant};
 
-/// What the log was found to be.
+/// The condition of the log.
 #[derive(Debug)]
-pub(crate) enum LogIs {
-    /// Not begun yet.
+pub(crate) enum LogCondition {
+    /// Not created yet.
     Missing(State),
     Whole(State),
     /// A torn last line or a damaged checkpoint.
     Interrupted(State),
-    /// Nothing that can be mended from here: it stays as it is, and closed.
+    /// Damage that cannot be repaired here: the log stays as it is, and pushes are refused.
     Damaged(Damage, State),
 }
 
-impl LogIs {
-    pub(crate) fn at(dir: &FenceDir) -> Result<LogIs, CommandError> {
+impl LogCondition {
+    pub(crate) fn at(dir: &FenceDir) -> Result<LogCondition, CommandError> {
         let boot = failure::here()?.boot;
         Ok(match read(dir, &boot) {
             Ok(whole) => whole,
-            Err(Damage::NoLog(_)) => LogIs::Missing(State::default()),
-            Err(damage) => LogIs::Damaged(damage, State::default()),
+            Err(Damage::NoLog(_)) => LogCondition::Missing(State::default()),
+            Err(damage) => LogCondition::Damaged(damage, State::default()),
         })
     }
 
     pub(crate) fn state(&self) -> &State {
         match self {
-            LogIs::Missing(state) | LogIs::Whole(state) | LogIs::Interrupted(state) | LogIs::Damaged(_, state) => state,
+            LogCondition::Missing(state)
+            | LogCondition::Whole(state)
+            | LogCondition::Interrupted(state)
+            | LogCondition::Damaged(_, state) => state,
         }
     }
 
     pub(crate) fn is_whole(&self) -> bool {
-        matches!(self, LogIs::Whole(_))
+        matches!(self, LogCondition::Whole(_))
     }
 
     pub(crate) fn word<'a>(&self, done: &'a str) -> &'a str {
         match self {
-            LogIs::Missing(_) => done,
-            LogIs::Whole(_) => "already there",
-            LogIs::Interrupted(_) => "already there, put right",
-            LogIs::Damaged(..) => "damaged, left as it is",
+            LogCondition::Missing(_) => done,
+            LogCondition::Whole(_) => "already there",
+            LogCondition::Interrupted(_) => "already there, repaired",
+            LogCondition::Damaged(..) => "damaged, not changed",
         }
     }
 }
 
-fn read(dir: &FenceDir, boot: &str) -> Result<LogIs, Damage> {
+fn read(dir: &FenceDir, boot: &str) -> Result<LogCondition, Damage> {
     let LiveLog { journal, checkpoint_is_damaged } = history::current(dir, boot)?;
     let is_interrupted = checkpoint_is_damaged || !journal.torn.is_empty();
-    Ok(if is_interrupted { LogIs::Interrupted(journal.state) } else { LogIs::Whole(journal.state) })
+    Ok(if is_interrupted { LogCondition::Interrupted(journal.state) } else { LogCondition::Whole(journal.state) })
 }
 
-/// Nobody who may only read may hold the lock. Opening it is enough for that, and needs no waiting for who does.
+/// Readers must not be able to take the lock. Opening the lock files restricts them, without waiting for the lock.
 fn close_locks(dir: &FenceDir) -> Result<(), CommandError> {
     for path in [dir.mutex(), dir.writer()].into_iter().filter(|path| dir.has(path)) {
         dir.lock_file(&path).map_err(CommandError::io("open", path))?;
@@ -72,17 +75,21 @@ fn close_locks(dir: &FenceDir) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Begins the log or puts it right, and raises marks. Damage is handed back: it is no reason to leave
-/// the repository without a hook.
-pub(crate) fn begin_or_mend(dir: &FenceDir, log: LogIs, raises: Vec<Raise>) -> Result<Option<Damage>, CommandError> {
+/// Creates or repairs the log, and raises marks. Damage is returned, not an error: it is no reason to leave the
+/// repository without a hook.
+pub(crate) fn create_or_repair(
+    dir: &FenceDir,
+    log: LogCondition,
+    raises: Vec<Raise>,
+) -> Result<Option<Damage>, CommandError> {
     let boot = failure::here()?.boot;
     let patience = Patience::of(Duration::from_secs(30), Instant::now());
     close_locks(dir)?;
     match log {
-        LogIs::Damaged(damage, _) => return Ok(Some(damage)),
-        LogIs::Whole(_) if raises.is_empty() => return Ok(None),
-        LogIs::Missing(_) => Store::begin(dir, &os_user(), &boot, &patience)?,
-        LogIs::Whole(_) | LogIs::Interrupted(_) => {}
+        LogCondition::Damaged(damage, _) => return Ok(Some(damage)),
+        LogCondition::Whole(_) if raises.is_empty() => return Ok(None),
+        LogCondition::Missing(_) => Store::begin(dir, &os_user(), &boot, &patience)?,
+        LogCondition::Whole(_) | LogCondition::Interrupted(_) => {}
     }
     let mut store = match Store::lock(dir, &boot, &patience) {
         Err(StoreError::Damage(damage)) => return Ok(Some(damage)),

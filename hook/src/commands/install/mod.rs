@@ -1,6 +1,7 @@
-//! `install` and `uninstall`: putting the gate into a repository and taking it out again.
+//! `install` and `uninstall`: installs the gate in a repository and removes it again.
 //!
-//! Look, say what is to be done, do it, or leave all as it was. What was there before is kept and given back to the byte.
+//! Inspects the repository, plans the changes, reports them, and makes all of them or none. Existing hooks are kept and
+//! restored exactly.
 
 pub(crate) mod log;
 pub(crate) mod takeover;
@@ -12,9 +13,9 @@ use crate::{
         failure::CommandError,
         fleet::{self, OneOrAll},
         install::{
-            log::LogIs,
+            log::LogCondition,
             takeover::{Leases, Raise},
-            undo::{Alone, Undo, alone_in},
+            undo::{InstallLock, Undo, lock_installing},
         },
     },
     host::{
@@ -37,30 +38,30 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What `install` is asked.
+/// The options of `install`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstallArgs {
     #[command(flatten)]
     place: OneOrAll,
-    /// Show every change and make none
+    /// Show every change, but make none
     #[arg(long)]
     dry_run: bool,
-    /// Where the hook goes, if guessing it goes wrong
+    /// Where to put the hook, if the detected layout is wrong
     #[arg(long)]
     layout: Option<Layout>,
-    /// Refuse nothing, record what would have been refused (fence.mode = observe)
+    /// Refuse nothing, but record what would have been refused (fence.mode = observe)
     #[arg(long)]
     observe: bool,
     /// Guard these refs instead of branches and tags (fence.refs)
     #[arg(long, value_name = "PATTERN")]
     refs: Vec<String>,
-    /// Let everybody push without a token; a stale one is still refused (fence.tokenless = allow)
+    /// Allow pushes without a token; a stale token is still refused (fence.tokenless = allow)
     #[arg(long)]
     allow_tokenless: bool,
-    /// Let this pusher push without a token (fence.exempt)
+    /// Allow this pusher to push without a token (fence.exempt)
     #[arg(long, value_name = "NAME")]
     exempt: Vec<String>,
-    /// Make a fence of its own for these refs (fence.NAME.refs)
+    /// Add a fence for these refs (fence.NAME.refs)
     #[arg(long, value_name = "NAME=PATTERN", value_parser = name_and_pattern)]
     fence: Vec<(String, String)>,
 }
@@ -71,30 +72,30 @@ fn name_and_pattern(text: &str) -> Result<(String, String), &'static str> {
 }
 
 impl InstallArgs {
-    fn wishes(&self) -> Vec<WantedSetting> {
-        let mut wishes = vec![WantedSetting::one("receive.advertisePushOptions", "true")];
-        wishes.extend(self.observe.then(|| WantedSetting::one("fence.mode", "observe")));
-        wishes.extend(self.allow_tokenless.then(|| WantedSetting::one("fence.tokenless", "allow")));
-        wishes.extend(self.refs.iter().map(|pattern| WantedSetting::many("fence.refs", pattern)));
-        wishes.extend(self.exempt.iter().map(|name| WantedSetting::many("fence.exempt", name)));
-        wishes.extend(
+    fn wanted(&self) -> Vec<WantedSetting> {
+        let mut wanted = vec![WantedSetting::one("receive.advertisePushOptions", "true")];
+        wanted.extend(self.observe.then(|| WantedSetting::one("fence.mode", "observe")));
+        wanted.extend(self.allow_tokenless.then(|| WantedSetting::one("fence.tokenless", "allow")));
+        wanted.extend(self.refs.iter().map(|pattern| WantedSetting::many("fence.refs", pattern)));
+        wanted.extend(self.exempt.iter().map(|name| WantedSetting::many("fence.exempt", name)));
+        wanted.extend(
             self.fence.iter().map(|(name, pattern)| WantedSetting::many(format!("fence.{name}.refs"), pattern)),
         );
-        wishes.dedup();
-        wishes
+        wanted.dedup();
+        wanted
     }
 }
 
 /// `git-fence-hook install`.
-pub(crate) fn run(asked: &InstallArgs, environment: &Environment) -> Result<(), CommandError> {
-    if asked.place.recursive {
-        return fleet::each_below(&asked.place.repository, |dir| {
-            let job = Job::look(dir, asked, environment)?;
+pub(crate) fn run(args: &InstallArgs, environment: &Environment) -> Result<(), CommandError> {
+    if args.place.recursive {
+        return fleet::each_below(&args.place.repository, |dir| {
+            let job = Job::plan(dir, args, environment)?;
             let (changes, warnings) = (job.changes(), job.warnings.clone());
-            if !asked.dry_run {
-                job.carry_out()?;
+            if !args.dry_run {
+                job.apply()?;
             }
-            let word = match (&changes[..], asked.dry_run) {
+            let word = match (&changes[..], args.dry_run) {
                 ([], _) => "already there".to_owned(),
                 (_, true) => format!("would change: {}", changes.join(", ")),
                 (_, false) => "installed".to_owned(),
@@ -102,9 +103,9 @@ pub(crate) fn run(asked: &InstallArgs, environment: &Environment) -> Result<(), 
             Ok(warnings.iter().fold(word, |word, warning| format!("{word}  (warning: {warning})")))
         });
     }
-    let job = Job::look(&asked.place.repository, asked, environment)?;
-    let (lines, warnings) = (job.lines(if asked.dry_run { "would be done" } else { "done" }), job.warnings.clone());
-    let done = if asked.dry_run { Ok(()) } else { job.carry_out() };
+    let job = Job::plan(&args.place.repository, args, environment)?;
+    let (lines, warnings) = (job.lines(if args.dry_run { "would be done" } else { "done" }), job.warnings.clone());
+    let done = if args.dry_run { Ok(()) } else { job.apply() };
     let is_done = matches!(done, Ok(()) | Err(CommandError::Damage(_)));
     let mut out = io::stdout().lock();
     for line in lines.iter().filter(|_| is_done) {
@@ -116,39 +117,39 @@ pub(crate) fn run(asked: &InstallArgs, environment: &Environment) -> Result<(), 
     done
 }
 
-/// Everything that is to be done in one repository, found out without changing anything.
+/// All changes to make in one repository, planned without changing anything.
 struct Job {
-    _alone: Option<Alone>,
+    _lock: Option<InstallLock>,
     repository: Repository,
     fence_dir: FenceDir,
-    log: LogIs,
-    wishes: Vec<WantedSetting>,
+    log: LogCondition,
+    wanted: Vec<WantedSetting>,
     raises: Vec<Raise>,
     pieces: Vec<HookPlan>,
     warnings: Vec<String>,
 }
 
 impl Job {
-    fn look(dir: &Path, asked: &InstallArgs, environment: &Environment) -> Result<Job, CommandError> {
+    fn plan(dir: &Path, args: &InstallArgs, environment: &Environment) -> Result<Job, CommandError> {
         let repository = Repository::find(dir, environment)?;
         git::trusts(&repository)?;
         let fence_dir = FenceDir::at(repository.fence_dir());
-        let alone = if asked.dry_run { None } else { Some(alone_in(&fence_dir)?) };
-        // Read again: whoever was here just now has changed it.
+        let lock = if args.dry_run { None } else { Some(lock_installing(&fence_dir)?) };
+        // Read again: another process may have changed it before we got the lock.
         let repository = Repository::find(dir, environment)?;
-        let wishes = asked.wishes();
-        // Settings that do not parse would refuse every push: say so now.
-        let settings = settings::read(&with(&wishes, &repository)?)?;
-        let site = Site::of(&repository, asked.layout)?;
-        let pieces = Part::BOTH.into_iter().map(|part| HookPlan::look(part, &site)).collect::<Result<_, _>>()?;
-        let log = LogIs::at(&fence_dir)?;
-        let Leases { mut raises, unreadable, at_the_end } = takeover::read(&repository, &settings)?;
-        if let Some((lease, token)) = at_the_end.first() {
+        let wanted = args.wanted();
+        // Settings that do not parse would refuse every push, so they are refused now.
+        let settings = settings::read(&with(&wanted, &repository)?)?;
+        let site = Site::of(&repository, args.layout)?;
+        let pieces = Part::BOTH.into_iter().map(|part| HookPlan::of(part, &site)).collect::<Result<_, _>>()?;
+        let log = LogCondition::at(&fence_dir)?;
+        let Leases { mut raises, unreadable, exhausted } = takeover::read(&repository, &settings)?;
+        if let Some((lease, token)) = exhausted.first() {
             let dir = git::shell_quoted(&repository.common_dir.display().to_string());
             return Err(CommandError::Other {
                 what: format!("the lease '{lease}' {}", catch_up::no_tokens_left(*token)),
                 hint: format!(
-                    "nothing was changed. Remove it,  git -C {dir} {},  and install",
+                    "nothing was changed. Remove it with  git -C {dir} {}  and install again",
                     catch_up::removal_arguments(lease)
                 ),
             });
@@ -157,22 +158,22 @@ impl Job {
         let mut warnings = Vec::new();
         warnings.extend(unreadable.iter().map(|lease| {
             format!(
-                "'{lease}' is no lease of git-fence, and closes its fence: remove it,  git {}",
+                "'{lease}' is not a git-fence lease, so pushes to its fence are refused: remove it with  git {}",
                 catch_up::removal_arguments(lease)
             )
         }));
         warnings.extend(shared_hooks(&repository, &site));
-        Ok(Job { _alone: alone, repository, fence_dir, log, wishes, raises, pieces, warnings })
+        Ok(Job { _lock: lock, repository, fence_dir, log, wanted, raises, pieces, warnings })
     }
 
-    /// What is there and what is not, a line each.
+    /// One line for each part, whether it was already there or not.
     fn lines(&self, done: &str) -> Vec<String> {
         let word = |was_there: bool| if was_there { "already there" } else { done };
         let mut lines = vec![format!("log           {}  {}", self.fence_dir.log().display(), self.log.word(done))];
-        for wish in &self.wishes {
-            let what = if wish.key.starts_with("fence.") { "setting" } else { "push options" };
-            let is_there = word(wish.is_fulfilled(&self.repository));
-            lines.push(format!("{what:<12}  {} = {}  {is_there}", wish.key, wish.value));
+        for setting in &self.wanted {
+            let what = if setting.key.starts_with("fence.") { "setting" } else { "push options" };
+            let is_there = word(setting.is_fulfilled(&self.repository));
+            lines.push(format!("{what:<12}  {} = {}  {is_there}", setting.key, setting.value));
         }
         for Raise { fence, mark, lease } in &self.raises {
             lines.push(format!("mark          of fence '{fence}' at least {mark}, from '{lease}'  {done}"));
@@ -182,7 +183,7 @@ impl Job {
                 Part::Gate => ("hook", "runs first"),
                 Part::Companion => ("companion", "runs after it"),
             };
-            if piece.keeps_another() {
+            if piece.keeps_existing() {
                 let kept = kept_hook::place_of(&piece.hook);
                 lines.push(format!("kept          {}  {order}  {done}", kept.display()));
             }
@@ -191,36 +192,36 @@ impl Job {
         lines
     }
 
-    /// What is to be changed, in a word each.
+    /// The names of the parts that will change.
     fn changes(&self) -> Vec<String> {
-        let settings = self.wishes.iter().filter(|wish| !wish.is_fulfilled(&self.repository));
+        let settings = self.wanted.iter().filter(|setting| !setting.is_fulfilled(&self.repository));
         let log = (!self.log.is_whole()).then_some("log");
         let mark = (!self.raises.is_empty()).then_some("mark");
         let hooks = self.pieces.iter().filter(|piece| !piece.is_there()).map(|piece| match piece.part {
             Part::Gate => "hook",
             Part::Companion => "companion",
         });
-        let changes = log.into_iter().chain(settings.map(|wish| wish.key.as_str())).chain(mark).chain(hooks);
+        let changes = log.into_iter().chain(settings.map(|setting| setting.key.as_str())).chain(mark).chain(hooks);
         changes.map(str::to_owned).collect()
     }
 
-    /// The log first: a hook without its log refuses every push, a log without its hook refuses none.
-    /// The hooks last, each by one rename. Whatever fails before that is as if it had never been tried.
-    fn carry_out(self) -> Result<(), CommandError> {
+    /// The log comes first: a hook without its log refuses every push, a log without its hook refuses none. The hooks come
+    /// last, each by a single rename. If anything fails before that, everything is undone.
+    fn apply(self) -> Result<(), CommandError> {
         let missing = self.pieces.iter().filter(|piece| !piece.is_there());
         let staged = missing.map(HookPlan::stage).collect::<Result<Vec<_>, _>>()?;
         let mut undo = Undo::of(&self.repository, &self.fence_dir);
-        let damage = log::begin_or_mend(&self.fence_dir, self.log, self.raises)?;
-        for wish in self.wishes.into_iter().filter(|wish| !wish.is_fulfilled(&self.repository)) {
-            undo.changes.push(wish.plan(&self.repository)?);
+        let damage = log::create_or_repair(&self.fence_dir, self.log, self.raises)?;
+        for setting in self.wanted.into_iter().filter(|setting| !setting.is_fulfilled(&self.repository)) {
+            undo.changes.push(setting.plan(&self.repository)?);
         }
-        // Written down before they are made: whoever is killed in between can still be undone.
-        undo.write_down()?;
+        // Saved before the changes are made: if this process is killed, they can still be undone.
+        undo.save()?;
         for change in &undo.changes {
             change.make(&self.repository)?;
         }
         let keep = |(piece, staged): (&HookPlan, Staged)| {
-            let keeping = if piece.keeps_another() { Some(kept_hook::keep(&piece.hook)?) } else { None };
+            let keeping = if piece.keeps_existing() { Some(kept_hook::keep(&piece.hook)?) } else { None };
             Ok((staged, keeping))
         };
         for (staged, keeping) in staged.into_iter().map(keep).collect::<Result<Vec<_>, CommandError>>()? {
@@ -230,12 +231,12 @@ impl Job {
             }
         }
         undo.forget();
-        // A damaged log closes the gate, and that is better than no hook. It must be said all the same.
+        // With a damaged log, every push is refused, which is better than no hook. But it must be reported.
         damage.map_or(Ok(()), |damage| Err(damage.into()))
     }
 }
 
-/// One of our hooks, and what stands in its place.
+/// One of the gate's hooks, and the existing file in its place.
 struct HookPlan {
     part: Part,
     hook: PathBuf,
@@ -244,7 +245,7 @@ struct HookPlan {
 }
 
 impl HookPlan {
-    fn look(part: Part, site: &Site) -> Result<HookPlan, CommandError> {
+    fn of(part: Part, site: &Site) -> Result<HookPlan, CommandError> {
         if let Some(objection) = site.objection(part)? {
             return Err(objection);
         }
@@ -260,7 +261,7 @@ impl HookPlan {
         }
     }
 
-    fn keeps_another(&self) -> bool {
+    fn keeps_existing(&self) -> bool {
         self.found == HookFile::Others && !self.is_there()
     }
 
@@ -269,30 +270,30 @@ impl HookPlan {
     }
 }
 
-/// The configuration as it will be.
-fn with(wishes: &[WantedSetting], repository: &Repository) -> Result<gix::config::File, CommandError> {
+/// The configuration after the changes.
+fn with(wanted: &[WantedSetting], repository: &Repository) -> Result<gix::config::File, CommandError> {
     let mut config = repository.config.clone();
-    for wish in wishes.iter().filter(|wish| !wish.is_fulfilled(repository)) {
-        let (section, rest) = wish.key.split_once('.').unwrap_or((&wish.key, ""));
+    for setting in wanted.iter().filter(|setting| !setting.is_fulfilled(repository)) {
+        let (section, rest) = setting.key.split_once('.').unwrap_or((&setting.key, ""));
         let (subsection, name) = rest.rsplit_once('.').map_or((None, rest), |(sub, name)| (Some(sub), name));
         let added = config.new_section(section, subsection.map(BString::from)).and_then(|mut section| {
-            section.push(name, Some(wish.value.as_str().into()))?;
+            section.push(name, Some(setting.value.as_str().into()))?;
             Ok(())
         });
         added.map_err(|e| CommandError::Other {
-            what: format!("'{}' cannot be a setting: {e}", wish.key),
-            hint: "a fence's name is made of a-z, 0-9, '.', '_' and '-'".to_owned(),
+            what: format!("'{}' is not a valid setting: {e}", setting.key),
+            hint: "the name of a fence consists of a-z, 0-9, '.', '_' and '-'".to_owned(),
         })?;
     }
     Ok(config)
 }
 
-/// Every repository that shares the directory gets the hook, and is closed until it has a log.
+/// Every repository that shares the hooks directory gets the hook, and refuses pushes until it has a log.
 fn shared_hooks(repository: &Repository, site: &Site) -> Option<String> {
     let scope = git::scope_of(&repository.git_dir, "core.hooksPath")?;
     matches!(scope.as_str(), "global" | "system").then(|| {
         format!(
-            "core.hooksPath is set for all repositories ({scope}): each that uses '{}' is closed until it is installed there too",
+            "core.hooksPath is set for all repositories ({scope}): every repository that uses '{}' refuses pushes until git-fence is installed in it too",
             site.hooks().display()
         )
     })

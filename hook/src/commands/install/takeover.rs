@@ -1,7 +1,7 @@
-//! Marks taken over from leases that are already there.
+//! Initial marks from existing leases.
 //!
-//! Where clients have kept leases without a gate, tokens have been granted. A gate that began at 0
-//! would let their former holders in again.
+//! Clients that used leases without a gate have been granted tokens. A gate that started at 0 would admit their former
+//! holders.
 
 use crate::{
     commands::failure::CommandError,
@@ -10,10 +10,10 @@ use crate::{
 use git_fence_core::{Accept, Event, FenceName, Lease, LeasePart, Mark, RefName, Settings, State, Token, TokenKind};
 use gix::objs::commit::MessageRef;
 
-/// What the leases of others say of their token, too.
+/// The trailer with the token in lease records, also in those of other programs.
 const TRAILER: &str = "Fence-Token";
 
-/// A mark that a lease asks for.
+/// A mark that a lease requires.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Raise {
     pub(crate) fence: FenceName,
@@ -22,27 +22,27 @@ pub(crate) struct Raise {
 }
 
 impl Raise {
-    /// Whether the fence is there already, or takes no tokens of leases.
+    /// Whether the mark is already high enough, or the fence accepts no lease tokens.
     pub(crate) fn is_done(&self, state: &State) -> bool {
         let fence = state.fence(&self.fence);
         fence.kind == Some(TokenKind::Own) || fence.mark >= self.mark
     }
 
     pub(crate) fn on_record(self, pusher: String) -> Event {
-        let reason = format!("taken over from the lease '{}', which was there before the gate", self.lease);
+        let reason = format!("taken from the lease '{}', which existed before the gate", self.lease);
         Event::MarkRaised { fence: self.fence, mark: self.mark, reason, pusher }
     }
 }
 
-/// What the leases of a repository say.
+/// The leases of a repository.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    /// The marks that they ask for.
+    /// The marks that they require.
     pub(crate) raises: Vec<Raise>,
-    /// Refs that are no lease of ours. The mark is taken from them all the same, where they name a token.
+    /// Lease refs that are not git-fence records. If they name a token, it still raises the mark.
     pub(crate) unreadable: Vec<RefName>,
-    /// Those that have granted a token after which none could be granted any more.
-    pub(crate) at_the_end: Vec<(RefName, Token)>,
+    /// Leases whose token is too close to the maximum.
+    pub(crate) exhausted: Vec<(RefName, Token)>,
 }
 
 /// Reads the leases of `repository`.
@@ -59,7 +59,7 @@ pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<Lease
         }
         let token = record.map(|record| record.token).ok().or_else(|| token_in(message));
         if let Some(token) = token.filter(|token| token.is_at_the_end()) {
-            leases.at_the_end.push((lease, token));
+            leases.exhausted.push((lease, token));
         } else if let (Some((fence, _)), Some(token)) = (LeasePart::in_name(&lease), token) {
             let accept = settings.rules(&fence).map_or(Accept::Above, |rules| rules.accept);
             let mark = accept.mark_before(token);
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_of_others_has_one_token_in_its_trailers() {
+    fn foreign_lease_counts_if_it_has_exactly_one_token_trailer() {
         assert_eq!(token_in(b"held\n\nFence-Lease: x\nFence-Token: 7\n"), Token::parse(b"7").ok());
         for none in
             ["held\n", "held\n\nFence-Token: 07\n", "held\n\nFence-Token: 7\nFence-Token: 8\n", "Fence-Token: 7\n"]

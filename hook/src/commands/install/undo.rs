@@ -1,4 +1,4 @@
-//! What installing has changed besides the hook: taken back if it fails, and by `uninstall`.
+//! The changes besides the hooks: undone if the installation fails, and by `uninstall`.
 
 use crate::{
     commands::failure::CommandError,
@@ -15,30 +15,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Nobody else installs or uninstalls here: two at once would take back each other's work.
-#[must_use = "others may install again when this is dropped"]
-pub(crate) struct Alone {
+/// Excludes other installs and uninstalls here: two at once would undo each other's changes.
+#[must_use = "others can install again when this is dropped"]
+pub(crate) struct InstallLock {
     dir: FenceDir,
-    /// Whether there was no `fence/` before.
+    /// Whether `fence/` did not exist before.
     made: bool,
     _locked: File,
 }
 
-/// Waits until nobody else installs or uninstalls here. A file in `fence/` is locked for that, which others cannot
-/// open, and not the repository's directory, which every reader can; it is gone again when it is let go.
-pub(crate) fn alone_in(dir: &FenceDir) -> Result<Alone, CommandError> {
+/// Waits until nobody else installs or uninstalls here. It locks a file in `fence/`, which other users cannot open, and
+/// not the repository's directory, which every reader can open. The file is removed afterwards.
+pub(crate) fn lock_installing(dir: &FenceDir) -> Result<InstallLock, CommandError> {
     let patience = Patience::of(Duration::from_secs(60), Instant::now());
     loop {
         let made = dir.make().map_err(CommandError::io("make", dir.path()))?;
         match lock_file(dir, &dir.installing(), &patience) {
-            Ok(locked) => return Ok(Alone { dir: dir.clone(), made, _locked: locked }),
+            Ok(locked) => return Ok(InstallLock { dir: dir.clone(), made, _locked: locked }),
             Err(LockError::Held(held)) => {
                 return Err(CommandError::Other {
-                    what: format!("somebody else is installing here: {held}"),
-                    hint: "try again when they are done".to_owned(),
+                    what: format!("another install or uninstall is running here: {held}"),
+                    hint: "try again when it has finished".to_owned(),
                 });
             }
-            // Whoever was here has failed, and has taken the directory away again.
+            // The other process has failed and removed the directory.
             Err(LockError::Io { source, .. })
                 if source.kind() == io::ErrorKind::NotFound && !patience.left().is_zero() => {}
             Err(LockError::Io { path, source }) => return Err(CommandError::io("lock", path)(source)),
@@ -46,7 +46,7 @@ pub(crate) fn alone_in(dir: &FenceDir) -> Result<Alone, CommandError> {
     }
 }
 
-impl Drop for Alone {
+impl Drop for InstallLock {
     fn drop(&mut self) {
         let _ = self.dir.remove(&self.dir.installing());
         if self.made {
@@ -55,8 +55,8 @@ impl Drop for Alone {
     }
 }
 
-/// Takes back what was done so far, unless all of it was.
-#[must_use = "everything is taken back when this is dropped"]
+/// Undoes the changes so far, unless all of them succeeded.
+#[must_use = "everything is undone when this is dropped"]
 pub(crate) struct Undo<'a> {
     repository: &'a Repository,
     fence_dir: &'a FenceDir,
@@ -72,8 +72,8 @@ impl<'a> Undo<'a> {
         Undo { repository, fence_dir, fence_was_there, changes: Vec::new(), is_over: false }
     }
 
-    /// Writes the changes down for `uninstall`.
-    pub(crate) fn write_down(&self) -> Result<(), CommandError> {
+    /// Saves the changes for `uninstall`.
+    pub(crate) fn save(&self) -> Result<(), CommandError> {
         if self.changes.is_empty() {
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl<'a> Undo<'a> {
         self.fence_dir.replace(&path, &bytes, false).map_err(CommandError::io("write", path))
     }
 
-    /// All is done, and stays.
+    /// Everything succeeded: keeps the changes.
     pub(crate) fn forget(mut self) {
         self.is_over = true;
     }
@@ -104,7 +104,7 @@ impl Drop for Undo<'_> {
     }
 }
 
-/// What installing has changed so far.
+/// The changes of earlier installs.
 pub(crate) fn read_changes(dir: &FenceDir) -> Result<Vec<Change>, CommandError> {
     let path = dir.changes();
     let bytes = match dir.read(&path) {
@@ -112,8 +112,8 @@ pub(crate) fn read_changes(dir: &FenceDir) -> Result<Vec<Change>, CommandError> 
         read => read.map_err(CommandError::io("read", &path))?,
     };
     serde_json::from_slice(&bytes).map_err(|e| CommandError::Other {
-        what: format!("'{}' cannot be read: {e}", path.display()),
-        hint: "it says which settings installing has changed. Remove it, and look at  git config --local --list"
+        what: format!("cannot read '{}': {e}", path.display()),
+        hint: "it lists the settings that 'install' has changed. Remove it, and check the settings yourself:  git config --local --list"
             .to_owned(),
     })
 }

@@ -1,10 +1,10 @@
-//! Taking the gate out of a repository again.
+//! Removes the gate from a repository.
 
 use crate::{
     commands::{
         failure::CommandError,
         fleet::{self, OneOrAll},
-        install::undo::{alone_in, read_changes},
+        install::undo::{lock_installing, read_changes},
         operator::Operator,
     },
     host::{
@@ -24,7 +24,7 @@ use std::{
     path::Path,
 };
 
-/// What `uninstall` is asked.
+/// The options of `uninstall`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
@@ -32,42 +32,42 @@ pub(crate) struct UninstallArgs {
 }
 
 /// `git-fence-hook uninstall`.
-pub(crate) fn run(asked: &UninstallArgs, environment: &Environment) -> Result<(), CommandError> {
-    if asked.place.recursive {
-        return fleet::each_below(&asked.place.repository, |dir| {
+pub(crate) fn run(args: &UninstallArgs, environment: &Environment) -> Result<(), CommandError> {
+    if args.place.recursive {
+        return fleet::each_below(&args.place.repository, |dir| {
             let lines = uninstall(dir, environment)?;
             Ok(if lines.is_empty() { "not installed".to_owned() } else { "uninstalled".to_owned() })
         });
     }
     let mut out = io::stdout().lock();
-    let lines = uninstall(&asked.place.repository, environment)?;
+    let lines = uninstall(&args.place.repository, environment)?;
     for line in &lines {
         writeln!(out, "{line}")?;
     }
     if lines.is_empty() {
-        writeln!(out, "there is no gate in '{}'", asked.place.repository.display())?;
+        writeln!(out, "no gate is installed in '{}'", args.place.repository.display())?;
     }
     Ok(())
 }
 
-/// The hooks first: as soon as they are gone, nothing of the rest is needed. The log stays: it is a record.
+/// The hooks come first: without them, the rest is no longer needed. The log stays.
 fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, CommandError> {
     let repository = Repository::find(dir, environment)?;
     git::trusts(&repository)?;
     let fence_dir = FenceDir::at(repository.fence_dir());
-    let _alone = if fence_dir.path().exists() { Some(alone_in(&fence_dir)?) } else { None };
+    let _lock = if fence_dir.path().exists() { Some(lock_installing(&fence_dir)?) } else { None };
     let site = Site::of(&repository, None)?;
-    // Read before anything is taken away: nothing may be left half done because this cannot be read.
+    // Read first: if this cannot be read, nothing may be left half done.
     let changes = read_changes(&fence_dir)?;
     let mut lines = Vec::new();
     settle_first(dir, &fence_dir, environment);
-    // The gate before its companion: without one it would refuse.
+    // The gate goes before its companion: without the companion it would refuse.
     for part in [Part::Gate, Part::Companion] {
-        lines.extend(take_out(&site.hook(part))?);
+        lines.extend(remove_hook(&site.hook(part))?);
     }
     for change in changes.iter().rev() {
         if change.undo(&repository)? {
-            lines.push(format!("setting   {} = {}  taken back", change.wish.key, change.wish.value));
+            lines.push(format!("setting   {} = {}  restored", change.setting.key, change.setting.value));
         }
     }
     if fence_dir.has(&fence_dir.changes()) {
@@ -75,31 +75,31 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Comma
     }
     if !lines.is_empty() && fence_dir.has(&fence_dir.log()) {
         lines.push(format!(
-            "log       {}  stays: it is the record, and where the fence goes on",
+            "log       {}  kept: it has the history, and the marks for the next install",
             fence_dir.log().display()
         ));
     }
     Ok(lines)
 }
 
-/// What is over is settled while the gate still stands: afterwards refs move without it. A fence that cannot be
-/// settled is no reason to leave the gate in.
+/// Settles pushes that are over while the gate is still installed: afterwards refs move without it. Failure to settle is
+/// no reason to keep the gate.
 fn settle_first(dir: &Path, fence_dir: &FenceDir, environment: &Environment) {
     if !fence_dir.has(&fence_dir.log()) {
         return;
     }
     let settled = Operator::at(dir, environment).and_then(|operator| Ok(operator.lock()?.commit(Durability::Lazy)?));
     if let Err(failure) = settled {
-        let _ = writeln!(io::stderr(), "warning: pushes so far could not be settled: {}", failure.in_one_line());
+        let _ = writeln!(io::stderr(), "warning: could not settle the pushes so far: {}", failure.in_one_line());
     }
 }
 
-/// Takes one of our hooks away; what was there before comes back.
-fn take_out(hook: &Path) -> Result<Option<String>, CommandError> {
+/// Removes one of the gate's hooks and restores the previous one.
+fn remove_hook(hook: &Path) -> Result<Option<String>, CommandError> {
     Ok(match HookFile::at(hook)? {
-        // Also where somebody has removed ours: the other one is still kept.
+        // Also if the gate's hook is already gone: the previous one is still kept.
         HookFile::Ours(_) | HookFile::Nothing if kept_hook::give_back(hook)? => {
-            Some(format!("hook      {}  is the one that was there before", hook.display()))
+            Some(format!("hook      {}  restored to the previous hook", hook.display()))
         }
         HookFile::Ours(_) => {
             files::remove(hook).map_err(CommandError::io("remove", hook))?;

@@ -1,5 +1,5 @@
-//! What an operator may do to a fence: raise and lower its mark, end a push, take a lease away, change the kind of
-//! tokens, repair the files. Always under the lock, with a reason, and on record.
+//! The operator's commands for a fence: raise and lower its mark, end a push, revoke a lease, change the kind of tokens,
+//! repair the files. Always under the lock, with a reason, and recorded.
 
 pub(crate) mod repair;
 pub(crate) mod revoke;
@@ -31,10 +31,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_REASON: usize = 500;
 
-/// What an operator wants done to a fence, and why.
+/// The options that all operator commands have.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OperatorArgs {
     /// The repository
@@ -43,13 +43,13 @@ pub(crate) struct OperatorArgs {
     /// The fence
     #[arg(long, default_value = FenceName::REPO)]
     fence: String,
-    /// Why, for the record
+    /// Why, for the log
     #[arg(long)]
     reason: String,
 }
 
 impl OperatorArgs {
-    /// Nothing is opened before there is a reason, and nothing done to a fence that is not there.
+    /// Opens nothing before there is a reason, and accepts only existing fences.
     pub(crate) fn accept(&self, environment: &Environment) -> Result<(Operator, FenceName, String), CommandError> {
         let reason = reason_given(&self.reason)?;
         let operator = Operator::at(&self.repository, environment)?;
@@ -58,7 +58,7 @@ impl OperatorArgs {
     }
 }
 
-/// A repository in the hands of its operator.
+/// A repository, opened for its operator.
 pub(crate) struct Operator {
     pub(crate) repository: Repository,
     pub(crate) settings: Settings,
@@ -74,7 +74,7 @@ impl Operator {
         Ok(Operator { repository, settings, here, name: os_user() })
     }
 
-    /// The log under the lock, with everything settled that is over: marks are what they are.
+    /// The log under the lock, after settling all pushes that are over: its marks are current.
     pub(crate) fn lock(&self) -> Result<Store, CommandError> {
         let mut store = Store::lock(&self.fence_dir(), &self.here.boot, &Operator::patience())?;
         let viewpoint = Viewpoint { here: &self.here, watched: None };
@@ -88,10 +88,10 @@ impl Operator {
 
     /// How long a command waits for the lock.
     pub(crate) fn patience() -> Patience {
-        Patience::of(PATIENCE, Instant::now())
+        Patience::of(LOCK_TIMEOUT, Instant::now())
     }
 
-    /// Puts `event` on record, to stay, and lets the lock go.
+    /// Records `event` durably and releases the lock.
     pub(crate) fn commit(&self, mut store: Store, event: Event) -> Result<(), CommandError> {
         store.append(event)?;
         syslog::announce(self.settings.syslog.as_ref(), &store.commit(Durability::Synced)?);
@@ -100,7 +100,7 @@ impl Operator {
 
     fn fence(&self, name: &str) -> Result<FenceName, CommandError> {
         let unknown =
-            |why: String| CommandError::Other { what: why, hint: "git-fence-hook status  lists the fences".to_owned() };
+            |why: String| CommandError::Other { what: why, hint: "list the fences:  git-fence-hook status".to_owned() };
         let fence = FenceName::parse(name.as_bytes()).map_err(|e| unknown(e.to_string()))?;
         match self.settings.rules(&fence) {
             Some(_) => Ok(fence),
@@ -109,14 +109,14 @@ impl Operator {
     }
 }
 
-/// `git-fence-hook raise`: nothing at or below the new mark may write any more.
+/// `git-fence-hook raise`: tokens at or below the new mark no longer write.
 pub(crate) fn raise(order: &OperatorArgs, to: u64, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
     let from = store.state().fence(&fence).mark;
     let mark = Mark::at(to).filter(|mark| *mark > from).ok_or_else(|| CommandError::Other {
         what: format!("{to} is not above the mark {from} of fence '{fence}': nothing was changed"),
-        hint: "raise it to a number above the mark, up to 9223372036854775807".to_owned(),
+        hint: "choose a number above the mark, up to 9223372036854775807".to_owned(),
     })?;
     let pusher = operator.name.clone();
     operator.commit(store, Event::MarkRaised { fence: fence.clone(), mark, reason, pusher })?;
@@ -124,8 +124,8 @@ pub(crate) fn raise(order: &OperatorArgs, to: u64, environment: &Environment) ->
     Ok(())
 }
 
-/// `git-fence-hook lower`: tokens above the new mark may be used again. Only from the mark that the
-/// operator believes it to be: it may have moved since they looked.
+/// `git-fence-hook lower`: tokens above the new mark can be used again. The operator names the current mark, because it
+/// may have changed since they checked.
 pub(crate) fn lower(order: &OperatorArgs, to: u64, expect: u64, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
@@ -133,12 +133,12 @@ pub(crate) fn lower(order: &OperatorArgs, to: u64, expect: u64, environment: &En
     if from.get() != expect {
         return Err(CommandError::Other {
             what: format!("the mark of fence '{fence}' is {from}, not {expect}: nothing was changed"),
-            hint: "look again with  git-fence-hook status  before you lower it".to_owned(),
+            hint: "check the mark again before you lower it:  git-fence-hook status".to_owned(),
         });
     }
     let mark = Mark::at(to).filter(|mark| *mark < from).ok_or_else(|| CommandError::Other {
-        what: format!("{to} is not below the mark {from} of fence '{fence}'"),
-        hint: "lower it to a number from 0 up and below the mark".to_owned(),
+        what: format!("{to} is not below the mark {from} of fence '{fence}': nothing was changed"),
+        hint: "choose a number below the mark, 0 or more".to_owned(),
     })?;
     let pusher = operator.name.clone();
     operator.commit(store, Event::MarkLowered { fence: fence.clone(), from, mark, reason, pusher })?;
@@ -146,7 +146,7 @@ pub(crate) fn lower(order: &OperatorArgs, to: u64, expect: u64, environment: &En
     Ok(())
 }
 
-/// `git-fence-hook evict`: ends a stalled push in flight, so that others need not wait for it.
+/// `git-fence-hook evict`: ends a stalled push in flight, so that others do not have to wait for it.
 pub(crate) fn evict(order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let store = operator.lock()?;
@@ -156,38 +156,38 @@ pub(crate) fn evict(order: &OperatorArgs, environment: &Environment) -> Result<(
         return Ok(());
     };
     let cannot = |why: &str| CommandError::Other {
-        what: format!("the push in flight, {}, cannot be ended from here: {why}", flight.push),
+        what: format!("cannot end the push in flight ({}) from here: {why}", flight.push),
         hint: "it counts as over when its refs have moved or fence.wait has passed".to_owned(),
     };
     let receive_pack = flight.receive_pack.filter(|_| slot::view_of(&flight, &operator.here) == View::Clear);
-    let receive_pack = receive_pack.ok_or_else(|| cannot("its receive-pack cannot be seen"))?;
+    let receive_pack = receive_pack.ok_or_else(|| cannot("its receive-pack is not visible"))?;
     let Liveness::Alive(Some(pidfd)) = process::look_at(&receive_pack) else {
-        return Err(cannot("its receive-pack cannot be reached"));
+        return Err(cannot("its receive-pack has exited or cannot be signalled"));
     };
     process::ask_to_end(&pidfd).map_err(|e| cannot(&e.to_string()))?;
     let who = Who { owner: None, pusher: operator.name.clone(), address: None };
     operator.commit(store, Event::PushEvicted { push: flight.push, reason, who })?;
-    let ended = pidfd.has_ended_within(PATIENCE);
-    let word = if ended { "has ended" } else { "was asked to end and has not yet" };
+    let ended = pidfd.has_ended_within(LOCK_TIMEOUT);
+    let word = if ended { "has exited" } else { "was args to exit and is still running" };
     writeln!(io::stdout(), "fence '{fence}'  push {}: process {} {word}", flight.push, receive_pack.pid)?;
     Ok(())
 }
 
-/// `git-fence-hook rotate`: moves the lines so far to a file of their own.
+/// `git-fence-hook rotate`: moves the lines so far to an archive file.
 pub(crate) fn rotate(dir: &Path, environment: &Environment) -> Result<(), CommandError> {
     let operator = Operator::at(dir, environment)?;
     let archive = operator.lock()?.rotate(&operator.name)?;
-    writeln!(io::stdout(), "lines so far  {}", archive.display())?;
+    writeln!(io::stdout(), "archived to  {}", archive.display())?;
     Ok(())
 }
 
-/// A reason on record must say something.
+/// A recorded reason must not be empty.
 pub(crate) fn reason_given(reason: &str) -> Result<String, CommandError> {
     let reason = text::one_line(reason.trim().as_bytes(), LONGEST_REASON);
     if reason.is_empty() {
         return Err(CommandError::Other {
             what: "the reason is empty: nothing was changed".to_owned(),
-            hint: "say why, for whoever reads the log:  --reason 'a test pushed token 999999'".to_owned(),
+            hint: "explain it to readers of the log, as in  --reason 'a test pushed token 999999'".to_owned(),
         });
     }
     Ok(reason)
@@ -196,6 +196,8 @@ pub(crate) fn reason_given(reason: &str) -> Result<String, CommandError> {
 fn settling(error: SettlingError) -> CommandError {
     match error {
         SettlingError::Store(e) => e.into(),
-        SettlingError::Refs(e) => CommandError::Other { what: e.to_string(), hint: "look with  git fsck".to_owned() },
+        SettlingError::Refs(e) => {
+            CommandError::Other { what: e.to_string(), hint: "check the repository:  git fsck".to_owned() }
+        }
     }
 }

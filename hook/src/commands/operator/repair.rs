@@ -1,8 +1,8 @@
-//! Putting the fence's own files right: says what it found and would do, and does it when told to.
+//! Repairs the fence's own files: shows the problems and their repairs, and makes them with `--yes`.
 //!
-//! What an interruption leaves (a torn line, a damaged checkpoint, a missing mutex) the next push puts
-//! right by itself. A log that was damaged or cut is another matter: only its operator can say that
-//! it is the log all the same, and why. That is on record, and newer tokens may be forgotten by it.
+//! The next push itself repairs the results of an interruption (a torn line, a damaged checkpoint, a missing mutex). A
+//! damaged or truncated log is different: only its operator can decide, with a reason, that the rest of it is valid. The
+//! repair is recorded, and newer tokens may be lost.
 
 use crate::{
     commands::{
@@ -25,46 +25,48 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Something that can be put right.
+/// Something that can be repaired.
 enum Repairable {
-    /// Made anew by whoever takes the lock next.
+    /// The next process that takes the lock creates it.
     NoMutex,
-    /// Made again from the log.
+    /// Rebuilt from the log.
     DamagedCheckpoint,
-    /// Set aside.
+    /// Moved to a separate file.
     TornLine(usize),
-    /// A list of refs of a push that is settled.
+    /// The ref list of a push that is settled.
     LeftoverPlan(PathBuf),
-    /// A file that an interrupted rotation has left.
+    /// A file from an interrupted rotation.
     LeftoverArchive(PathBuf),
-    /// In lines that the checkpoint is past: no push comes across it. Moved out of the way with them.
+    /// Damage in lines before the checkpoint, which no push reads. They are moved to an archive.
     DamagedBefore(Damage),
-    /// The log cannot be trusted as it stands: adopted as far as it can be read.
+    /// A log that cannot be trusted: its readable part is kept.
     Damaged(Damage),
 }
 
 impl Repairable {
     fn describe(&self) -> String {
         match self {
-            Repairable::NoMutex => "the mutex is missing: it will be made".to_owned(),
-            Repairable::DamagedCheckpoint => "the checkpoint is damaged: it will be made again from the log".to_owned(),
+            Repairable::NoMutex => "the mutex is missing: it will be created".to_owned(),
+            Repairable::DamagedCheckpoint => "the checkpoint is damaged: it will be rebuilt from the log".to_owned(),
             Repairable::TornLine(bytes) => {
-                format!("the last line is torn ({bytes} bytes): it was never acknowledged and will be set aside")
+                format!(
+                    "the last line is torn ({bytes} bytes): it was never acknowledged and will be moved to a separate file"
+                )
             }
             Repairable::LeftoverPlan(path) => {
                 format!("'{}' belongs to no push in flight: it will be removed", path.display())
             }
             Repairable::LeftoverArchive(path) => format!(
-                "'{}' was left by a rotation that was interrupted, and its lines are in the file after it, too: it will be removed",
+                "'{}' was left by an interrupted rotation, and its lines are also in the next file: it will be removed",
                 path.display()
             ),
             Repairable::DamagedBefore(damage) => format!(
-                "{damage}: the checkpoint is past that line, and marks are what they were. \
-                 The lines so far will be moved, as they are, to a file of their own"
+                "{damage}: the checkpoint is past that line, so the marks are correct. \
+                 The lines so far will be moved unchanged to an archive file"
             ),
             Repairable::Damaged(damage) => format!(
-                "{damage}: the log will be taken as it is up to its last good line, and the rest set aside. \
-                 What it no longer says is forgotten: marks may be lower than they were"
+                "{damage}: the log will be kept up to its last good line, and the rest moved to a separate file. \
+                 Newer lines are lost: marks may be lower than before"
             ),
         }
     }
@@ -74,7 +76,7 @@ impl Repairable {
 pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Environment) -> Result<(), CommandError> {
     let operator = Operator::at(dir, environment)?;
     let dir = operator.fence_dir();
-    let findings = look(&dir, &operator.here.boot)?;
+    let findings = find_problems(&dir, &operator.here.boot)?;
     let mut out = io::stdout().lock();
     for finding in &findings {
         writeln!(out, "{}", finding.describe())?;
@@ -86,13 +88,13 @@ pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Env
     if !yes {
         return Err(CommandError::Other {
             what: "nothing was changed".to_owned(),
-            hint: "git-fence-hook repair --yes  does it; a damaged log also wants  --reason".to_owned(),
+            hint: "to make the changes:  git-fence-hook repair --yes  (for a damaged log, add  --reason)".to_owned(),
         });
     }
     let damage = findings.iter().find(|it| matches!(it, Repairable::Damaged(_) | Repairable::DamagedBefore(_)));
     match damage {
         Some(Repairable::Damaged(damage)) => adopt(&operator, damage, reason.unwrap_or_default())?,
-        Some(Repairable::DamagedBefore(damage)) => move_away(&operator, damage, reason.unwrap_or_default())?,
+        Some(Repairable::DamagedBefore(damage)) => rotate_away(&operator, damage, reason.unwrap_or_default())?,
         _ => drop(operator.lock()?.commit(Durability::Synced)?),
     }
     if findings.iter().any(|finding| matches!(finding, Repairable::LeftoverArchive(_))) {
@@ -107,7 +109,7 @@ pub(crate) fn run(dir: &Path, yes: bool, reason: Option<&str>, environment: &Env
     Ok(())
 }
 
-/// Takes the log for what can be read of it.
+/// Keeps the readable part of the log.
 fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), CommandError> {
     let reason = reason_given(reason)?;
     if let Damage::Line { line, .. } = damage {
@@ -118,8 +120,8 @@ fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Comma
     operator.commit(store, repaired)
 }
 
-/// Goes on in a new file, from what the checkpoint and the lines after it add up to.
-fn move_away(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), CommandError> {
+/// Continues in a new file, from the state of the checkpoint and the lines after it.
+fn rotate_away(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), CommandError> {
     let reason = reason_given(reason)?;
     let mut store = operator.lock()?;
     store.append(Event::LogRepaired { found: damage.to_string(), reason, pusher: operator.name.clone() })?;
@@ -127,8 +129,8 @@ fn move_away(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), C
     Ok(())
 }
 
-/// Sets the log aside from line `seq` on: it may still be read, but it is not what was written. Nobody
-/// else writes meanwhile, since a log that is damaged refuses every push.
+/// Moves the log from line `seq` on to a separate file: those lines are not as they were written. No other process
+/// writes meanwhile, because every push is refused while the log is damaged.
 fn set_aside_from(seq: u64, dir: &FenceDir) -> Result<(), CommandError> {
     let log = dir.log();
     let bytes = dir.read(&log).map_err(CommandError::io("read", &log))?;
@@ -146,15 +148,15 @@ fn set_aside_from(seq: u64, dir: &FenceDir) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// What there is to put right, without changing anything.
-fn look(dir: &FenceDir, boot: &str) -> Result<Vec<Repairable>, CommandError> {
+/// The problems that can be repaired; changes nothing.
+fn find_problems(dir: &FenceDir, boot: &str) -> Result<Vec<Repairable>, CommandError> {
     let mut findings = Vec::new();
     if !dir.has(&dir.mutex()) {
         findings.push(Repairable::NoMutex);
     }
     let witness = Witness::look_up(dir);
     let witness = witness.as_ref().map(|witness| (witness, boot));
-    // As a push reads it, and then all of it: what a push would not notice is repaired too.
+    // Read as a push does, and then completely: damage that no push notices is repaired too.
     let seen_by_push = history::current(dir, boot);
     let is_seen = seen_by_push.is_err();
     let read = seen_by_push.and_then(|current| {

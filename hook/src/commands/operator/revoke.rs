@@ -1,4 +1,4 @@
-//! Taking a lease away: the operator's way to end an ownership that nobody waits out.
+//! Revoking a lease: the operator's way to end an ownership without waiting for its expiry.
 
 use crate::{
     commands::{
@@ -16,8 +16,8 @@ use git_fence_core::{
 };
 use std::io::{self, Write as _};
 
-/// `git-fence-hook revoke`: the refs first, both in one transaction, then the log. Killed in between, the
-/// next push finds the lease where it was moved to.
+/// `git-fence-hook revoke`: moves both refs in one transaction, then records it. If it is killed in between, the next
+/// push finds the new record.
 pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let mut store = operator.lock_when_free(&fence)?;
@@ -30,19 +30,19 @@ pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(),
     let Some(held) = store.state().fence(&fence).lease.filter(|lease| lease.is_held()).cloned() else {
         store.commit(Durability::Lazy)?;
         return Err(CommandError::Other {
-            what: format!("nobody holds the lease of fence '{fence}': nothing was changed"),
-            hint: "git-fence-hook status  shows leases".to_owned(),
+            what: format!("the lease of fence '{fence}' is not held: nothing was changed"),
+            hint: "show the leases:  git-fence-hook status".to_owned(),
         });
     };
     let change = revocation(&operator, &store, &rules, &held, &reason)?;
     let event = change.on_record(None, &operator.name, store.state());
     operator.commit(store, event)?;
     let (owner, token) = (text::in_quotes(&held.lease.owner), held.lease.token);
-    writeln!(io::stdout(), "fence '{fence}'  the lease of {owner}, token {token}, was taken away")?;
+    writeln!(io::stdout(), "fence '{fence}'  the lease of {owner}, token {token}, was revoked")?;
     Ok(())
 }
 
-/// Moves the refs, and says what has become of the lease.
+/// Moves the refs, and returns the change of the lease.
 pub(crate) fn revocation(
     operator: &Operator,
     store: &Store,
@@ -57,7 +57,7 @@ pub(crate) fn revocation(
         id: LeaseId::of(random()?),
         token: next_token(Some(held.lease.token), mark).ok_or_else(|| CommandError::Other {
             what: format!("fence '{fence}' has no tokens left"),
-            hint: "git-fence-hook lower  makes room".to_owned(),
+            hint: "lower the mark:  git-fence-hook lower".to_owned(),
         })?,
         owner: owner_name(&operator.name).unwrap_or_else(|| "operator".to_owned()),
         state: LeaseState::Released,
@@ -70,7 +70,7 @@ pub(crate) fn revocation(
     let now = clock::stamp(&operator.here);
     let deadline = Beat::deadline_at(now.unix_ms);
     let nonce = nonce_of(random()?);
-    // Nobody has it, so nobody is to go on from here.
+    // Nobody holds the lease, so nobody can continue from here.
     let holder = Some(Secret::of(random()?).holder());
     let beat = Beat { lease: lease.id.clone(), deadline, progress: None, gate: true, holder, nonce };
 
@@ -78,13 +78,13 @@ pub(crate) fn revocation(
     let commit = write_commit(operator, &lease.message(fence, None), &parents)?;
     let beat_commit = write_commit(operator, &beat.message(fence, None), &[])?;
     let proposal = Proposal { commit: commit.clone(), parents, lease, proof: None };
-    let asked = LeaseAsk { lease: Some(proposal), beat: Some(beat), may_revoke: true, ..LeaseAsk::default() };
-    let change = judge_lease(rules, Some(held), mark, &asked, &now).map_err(refused)?;
+    let request = LeaseAsk { lease: Some(proposal), beat: Some(beat), may_revoke: true, ..LeaseAsk::default() };
+    let change = judge_lease(rules, Some(held), mark, &request, &now).map_err(refused)?;
     move_refs(operator, fence, (&commit, held.commit.as_ref()), &beat_commit)?;
     Ok(change)
 }
 
-/// Both or none, and only from where they are.
+/// Moves both refs or none, and only from their current values.
 fn move_refs(
     operator: &Operator,
     fence: &FenceName,
@@ -110,14 +110,14 @@ fn write_commit(operator: &Operator, message: &str, parents: &[ObjectId]) -> Res
     let id = git(&args, message)?;
     ObjectId::parse(id.as_bytes()).ok().flatten().ok_or_else(|| CommandError::Git {
         doing: "commit-tree".to_owned(),
-        why: format!("it answered {}", text::quoted(id.as_bytes())),
+        why: format!("unexpected output {}", text::quoted(id.as_bytes())),
     })
 }
 
 fn random<const N: usize>() -> Result<[u8; N], CommandError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| CommandError::Other {
-        what: format!("the kernel gives no random bytes: {e}"),
+        what: format!("cannot get random bytes: {e}"),
         hint: "nothing was changed".to_owned(),
     })?;
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! Changing the kind of tokens that a fence takes: the operator's, and nobody else's.
+//! Changing the kind of tokens that a fence accepts. Only the operator can do this.
 
 use crate::{
     commands::{
@@ -12,7 +12,7 @@ use crate::{
 use git_fence_core::{Event, Mark, Rules, Standing, TokenKind, text};
 use std::io::{self, Write as _};
 
-/// The kind that is wanted.
+/// The kind of tokens on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum KindArg {
     Own,
@@ -28,33 +28,33 @@ impl From<KindArg> for TokenKind {
     }
 }
 
-/// Which tokens a fence takes, for people.
-pub(crate) fn in_words(kind: Option<TokenKind>) -> &'static str {
+/// Which tokens a fence accepts, for people.
+pub(crate) fn describe_kind(kind: Option<TokenKind>) -> &'static str {
     match kind {
-        Some(TokenKind::Own) => "of the pushers' own",
-        Some(TokenKind::Lease) => "of leases",
-        None => "of any kind, until something has landed",
+        Some(TokenKind::Own) => "own tokens of the pushers",
+        Some(TokenKind::Lease) => "lease tokens",
+        None => "tokens of either kind, until the first push or grant lands",
     }
 }
 
-/// `git-fence-hook tokens`: from own ones to leases, and back. Whoever holds a lease loses it: nobody writes
-/// with it any more.
+/// `git-fence-hook tokens`: changes from own tokens to leases, and back. A held lease is revoked, because it can no
+/// longer be used to write.
 pub(crate) fn run(wanted: KindArg, order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let tokens = TokenKind::from(wanted);
     let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
-    agrees_with_settings(&rules, tokens)?;
+    check_settings(&rules, tokens)?;
     let mut store = operator.lock_when_free(&fence)?;
     let before = store.state().fence(&fence).kind(&rules);
-    let held = if tokens == TokenKind::Own { take_away(&operator, &mut store, &rules, &reason)? } else { None };
+    let held = if tokens == TokenKind::Own { revoke_held(&operator, &mut store, &rules, &reason)? } else { None };
     let standing = store.state().fence(&fence);
-    // A token that was granted and has not been used is nobody's from here on.
+    // A granted token that has not been used becomes invalid.
     let granted = standing.lease.map_or(Mark::default(), |lease| lease.lease.token.into());
     let mark = standing.mark.max(granted);
     if before == Some(tokens) && held.is_none() {
         return Err(CommandError::Other {
-            what: format!("fence '{fence}' takes tokens {} already: nothing was changed", in_words(before)),
-            hint: "git-fence-hook status  shows the kind of each fence".to_owned(),
+            what: format!("fence '{fence}' already accepts {}: nothing was changed", describe_kind(before)),
+            hint: "show the kind of each fence:  git-fence-hook status".to_owned(),
         });
     }
     let pusher = operator.name.clone();
@@ -62,25 +62,30 @@ pub(crate) fn run(wanted: KindArg, order: &OperatorArgs, environment: &Environme
     let mut out = io::stdout();
     if let Some(held) = held {
         let (owner, token) = (text::in_quotes(&held.lease.owner), held.lease.token);
-        writeln!(out, "fence '{fence}'  the lease of {owner}, token {token}, was taken away")?;
+        writeln!(out, "fence '{fence}'  the lease of {owner}, token {token}, was revoked")?;
     }
-    writeln!(out, "fence '{fence}'  takes tokens {}, above {mark}", in_words(Some(tokens)))?;
+    writeln!(out, "fence '{fence}'  accepts {}, above {mark}", describe_kind(Some(tokens)))?;
     Ok(())
 }
 
-/// What the settings say counts, whatever is on record.
-fn agrees_with_settings(rules: &Rules, tokens: TokenKind) -> Result<(), CommandError> {
+/// The settings override the recorded kind.
+fn check_settings(rules: &Rules, tokens: TokenKind) -> Result<(), CommandError> {
     match rules.tokens.filter(|set| *set != tokens) {
         None => Ok(()),
         Some(set) => Err(CommandError::Other {
-            what: format!("fence.tokens is {} for fence '{}', and settings count: nothing was changed", set.as_str(), rules.fence),
-            hint: "take the setting away first:  git config --show-origin --get-regexp '^fence\\..*tokens$'  says where it stands".to_owned(),
+            what: format!(
+                "fence.tokens is {} for fence '{}', and overrides this command: nothing was changed",
+                set.as_str(),
+                rules.fence
+            ),
+            hint: "remove the setting first; to find it:  git config --show-origin --get-regexp '^fence\\..*tokens$'"
+                .to_owned(),
         }),
     }
 }
 
-/// Takes the lease of the fence away from whoever holds it.
-fn take_away(
+/// Revokes the lease of the fence, if it is held.
+fn revoke_held(
     operator: &Operator,
     store: &mut Store,
     rules: &Rules,

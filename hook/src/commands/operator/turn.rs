@@ -1,4 +1,4 @@
-//! An operator's turn: a command that waits for a slot goes before every push that has not got it yet.
+//! Waiting for a slot: an operator's command goes before every push that does not have the slot yet.
 
 use crate::{
     commands::{failure::CommandError, operator::Operator},
@@ -12,12 +12,12 @@ use crate::{
 use git_fence_core::{FenceName, InFlight, Place, PushId, Rules};
 use std::time::{Duration, Instant};
 
-/// How far apart the looks at the slot are.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often to check the slot.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
 impl Operator {
-    /// The log under the lock, with the slot of `fence` free: waits for the push in it, for as long as a push would,
-    /// and before every push that comes meanwhile.
+    /// The log under the lock, with the slot of `fence` free. Waits for the push in the slot as long as a push would, and
+    /// goes before every push that arrives meanwhile.
     pub(crate) fn lock_when_free(&self, fence: &FenceName) -> Result<Store, CommandError> {
         let wait = self.settings.rules(fence).map_or_else(|| Rules::for_repo().wait, |rules| rules.wait);
         let start = Instant::now();
@@ -48,7 +48,7 @@ impl Operator {
                 }
                 _ => drop(store),
             }
-            slot::wait_for_exit(pidfd.as_ref(), LOOK_EVERY);
+            slot::wait_for_exit(pidfd.as_ref(), POLL_EVERY);
         }
     }
 
@@ -71,7 +71,7 @@ impl Operator {
 fn still_in_flight(flight: &InFlight, fence: &FenceName) -> CommandError {
     CommandError::Other {
         what: format!(
-            "a push has been in flight for longer than fence.wait: {}. Nothing was changed",
+            "a push has been in flight for longer than fence.wait, so nothing was changed: {}",
             slot::describe(flight, fence)
         ),
         hint: format!("end it first:  git-fence-hook evict --fence {fence} --reason …"),

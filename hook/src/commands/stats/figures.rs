@@ -1,4 +1,4 @@
-//! The figures of a repository, as programs read them and the other forms show them.
+//! The figures of a repository: the JSON output, and the source of the other formats.
 
 use git_fence_core::{Code, FenceName, LeaseTally, Mark, Mode, Reason, Settings, Spread, State, Tally};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::{
 #[derive(Serialize)]
 pub(crate) struct Figures {
     pub(crate) repository: String,
-    /// What was written before then is not counted; marks are what they are.
+    /// Older lines are not counted; marks are always the current ones.
     pub(crate) since: Option<String>,
     pub(crate) first: Option<String>,
     pub(crate) last: Option<String>,
@@ -27,19 +27,19 @@ pub(crate) struct Figures {
 #[derive(Serialize)]
 pub(crate) struct LeaseFigures {
     pub(crate) granted: u64,
-    /// By how the ownership before had ended.
+    /// By how the previous ownership ended.
     pub(crate) granted_by_reason: BTreeMap<&'static str, u64>,
-    /// Pushes that found it held.
+    /// Pushes that found the lease held.
     pub(crate) found_held: u64,
     pub(crate) renewed: u64,
     pub(crate) advanced: u64,
     pub(crate) released: u64,
     pub(crate) revoked: u64,
-    /// How long ownerships that ended had lasted.
+    /// The durations of ownerships that have ended.
     pub(crate) holds_us: Lengths,
-    /// Which part of the TTL passes between two signs of life, in all but 5 of 100 cases.
+    /// The 95th percentile of the time between two renewals, in percent of the TTL.
     pub(crate) beat_gap_p95_percent: Option<u64>,
-    /// Whether that is so much that a longer TTL would help.
+    /// Whether that is so high that a longer TTL would help.
     pub(crate) wants_longer_ttl: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Pushes {
     pub(crate) refused_by_code: BTreeMap<&'static str, u64>,
     pub(crate) moved: u64,
     pub(crate) unmoved: u64,
-    /// Let through, and the line that says what became of it is not written yet.
+    /// Accepted, but not settled yet.
     pub(crate) unsettled: usize,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Lengths {
 #[derive(Serialize)]
 pub(crate) struct FenceFigures {
     pub(crate) fence: FenceName,
-    /// Nothing where the settings do not know it any more.
+    /// `None` if the fence is no longer configured.
     pub(crate) mode: Option<Mode>,
     pub(crate) mark: Mark,
     pub(crate) pushes: u64,
@@ -81,7 +81,7 @@ pub(crate) struct ObservedFigures {
     pub(crate) by_code: BTreeMap<&'static str, u64>,
     /// The most frequent first.
     pub(crate) by_pusher: Vec<PusherFigures>,
-    /// By pushers that are too many to be named.
+    /// By pushers that are not listed, because there are too many.
     pub(crate) by_others: u64,
     pub(crate) last: Option<String>,
 }
@@ -166,13 +166,13 @@ impl LeaseFigures {
         }
     }
 
-    /// Whether there is anything to say of leases.
+    /// Whether the log has nothing about leases.
     pub(crate) fn is_empty(&self) -> bool {
         self.granted + self.found_held + self.renewed + self.advanced + self.released + self.revoked == 0
     }
 }
 
-/// All fences that the settings, the marks or the lines know, the busiest first.
+/// All fences in the settings, the marks or the log, the busiest first.
 fn fences(tally: &Tally, state: &State, settings: &Settings) -> Vec<FenceFigures> {
     let configured = settings.fences.iter().map(|rules| &rules.fence);
     let names: BTreeSet<&FenceName> = configured.chain(tally.fences.keys()).chain(state.marks.keys()).collect();
@@ -193,7 +193,7 @@ fn fences(tally: &Tally, state: &State, settings: &Settings) -> Vec<FenceFigures
     fences
 }
 
-/// A code that has not been met counts 0: an alert on the first refusal needs a series that rises from there.
+/// Codes that have not occurred count 0: an alert on the first refusal needs a series that starts there.
 fn with_every_code(met: &BTreeMap<&'static str, u64>) -> BTreeMap<&'static str, u64> {
     let mut all: BTreeMap<&'static str, u64> = Code::ALL.iter().map(|code| (code.as_str(), 0)).collect();
     all.extend(met);

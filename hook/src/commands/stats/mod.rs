@@ -1,4 +1,4 @@
-//! `stats`: what the log adds up to, for people, as JSON and for Prometheus. It writes nothing.
+//! `stats`: summarizes the log as a table, as JSON and for Prometheus. It writes nothing.
 
 pub(crate) mod figures;
 pub(crate) mod prometheus;
@@ -21,7 +21,7 @@ use std::{
     path::PathBuf,
 };
 
-/// How many fences and pushers people are shown; programs get all.
+/// How many fences and pushers the table shows; the other formats have all.
 const MOST_SHOWN: usize = 10;
 
 #[derive(Args)]
@@ -29,14 +29,14 @@ pub(crate) struct StatsArgs {
     /// The repository
     #[arg(default_value = ".")]
     repository: PathBuf,
-    /// Only from then on: 2026-01-31T12:00:00Z, 2026-01-31 (UTC), or how long ago, as in 2h or 7d
-    // A counter that forgets is none: what asks for the Prometheus form works out stretches of time itself.
+    /// Only lines since then: 2026-01-31T12:00:00Z, 2026-01-31 (UTC), or how long ago, as in 2h or 7d
+    // Not with --prometheus: a counter must not decrease, and Prometheus itself calculates with periods of time.
     #[arg(long, value_name = "T", value_parser = Moment::parse, conflicts_with = "prometheus")]
     since: Option<Moment>,
-    /// For programs: JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
-    /// For the textfile collector of Prometheus' node exporter
+    /// Print metrics for the textfile collector of Prometheus' node exporter
     #[arg(long)]
     prometheus: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &StatsArgs, environment: &Environment) -> Result<(), Com
     Ok(())
 }
 
-/// For people. Numbers stand in front of names, so that long names do no harm on a narrow terminal.
+/// Prints the table. Numbers come before names, so that long names do not disturb it on a narrow terminal.
 fn show(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
     let Figures { repository, since, first, last, lines, pushes, waits_us, fences, .. } = figures;
     writeln!(out, "{}", text::one_line(repository.as_bytes(), 300))?;
@@ -83,7 +83,7 @@ fn show(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{:>8}  pushes refused", pushes.refused)?;
     show_codes(&pushes.refused_by_code, out)?;
     if let (Some(median), Some(p95)) = (waits_us.median, waits_us.p95) {
-        writeln!(out, "\ndeciding, waiting included")?;
+        writeln!(out, "\ntime to decide, including waits")?;
         for (length_us, word) in [(median, "median"), (p95, "p95"), (waits_us.max, "longest")] {
             writeln!(out, "{:>8}  {word}", length(length_us))?;
         }
@@ -92,7 +92,7 @@ fn show(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
     for fence in fences.iter().take(MOST_SHOWN) {
         let mode = match fence.mode {
             Some(Mode::Enforce) => "",
-            Some(Mode::Observe) => "  (observes)",
+            Some(Mode::Observe) => "  (observe mode)",
             Some(Mode::Off) => "  (off)",
             None => "  (not configured)",
         };
@@ -110,23 +110,23 @@ fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n{:>8}  leases granted", leases.granted)?;
     for (reason, count) in leases.granted_by_reason.iter().filter(|(_, count)| **count > 0) {
         let why = match *reason {
-            "first" => "the first of its fence",
-            "released" => "after a release",
-            "expired" => "after the holder was not heard any more",
-            _ => "after it was taken away",
+            "first" => "the first one of a fence",
+            "released" => "after the previous one was released",
+            "expired" => "after the previous one expired",
+            _ => "after the previous one was revoked",
         };
         writeln!(out, "{count:>8}    {why}")?;
     }
     for (count, word) in [
-        (leases.found_held, "tries that found it held"),
+        (leases.found_held, "attempts that found it held"),
         (leases.renewed, "renewals"),
         (leases.released, "releases"),
-        (leases.revoked, "taken away"),
+        (leases.revoked, "revocations"),
     ] {
         writeln!(out, "{count:>8}  {word}")?;
     }
     if let (Some(median), Some(p95)) = (leases.holds_us.median, leases.holds_us.p95) {
-        writeln!(out, "held, of those that ended")?;
+        writeln!(out, "time held, of those that ended")?;
         for (length_us, word) in [(median, "median"), (p95, "p95"), (leases.holds_us.max, "longest")] {
             writeln!(out, "{:>8}  {word}", length(length_us))?;
         }
@@ -134,28 +134,28 @@ fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
     match leases.beat_gap_p95_percent.filter(|_| leases.wants_longer_ttl) {
         Some(percent) => writeln!(
             out,
-            "holders are heard late: one in twenty only after {percent} % of the TTL. A longer one loses fewer leases"
+            "renewals are late: one in twenty comes after {percent} % of the TTL. With a longer TTL, fewer leases are lost"
         ),
         None => Ok(()),
     }
 }
 
-/// The report that says whether it is time to enforce.
+/// Shows whether enforce mode would refuse pushes.
 fn show_observed(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
     let observed = &figures.observed;
     let observes = figures.fences.iter().any(|fence| fence.mode == Some(Mode::Observe));
     if observed.count == 0 {
-        return if observes { writeln!(out, "\nnothing would have been refused") } else { Ok(()) };
+        return if observes { writeln!(out, "\nno push would have been refused") } else { Ok(()) };
     }
-    writeln!(out, "\nwhat would have been refused")?;
-    writeln!(out, "{:>8}  pushes let through by observing", observed.count)?;
+    writeln!(out, "\npushes that would have been refused")?;
+    writeln!(out, "{:>8}  admitted because of observe mode", observed.count)?;
     show_codes(&observed.by_code, out)?;
     for by in observed.by_pusher.iter().take(MOST_SHOWN) {
         writeln!(out, "{:>8}    by {}", by.count, text::in_quotes(&by.pusher))?;
     }
     and_more(observed.by_pusher.len(), "pushers", out)?;
     if observed.by_others > 0 {
-        writeln!(out, "{:>8}    by pushers too many to name", observed.by_others)?;
+        writeln!(out, "{:>8}    by other pushers", observed.by_others)?;
     }
     if let Some(last) = &observed.last {
         writeln!(out, "last      {last}")?;
@@ -172,7 +172,7 @@ fn and_more(all: usize, what: &str, out: &mut impl Write) -> io::Result<()> {
     if all > MOST_SHOWN { writeln!(out, "          and {} more {what}", all - MOST_SHOWN) } else { Ok(()) }
 }
 
-/// A length of time with three digits that count.
+/// A duration with three significant digits.
 fn length(us: u64) -> String {
     let parts = |unit: u64, name: &str| match us {
         _ if us < 10 * unit => format!("{}.{:02} {name}", us / unit, us % unit * 100 / unit),
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_time_have_the_unit_that_suits_them() {
+    fn durations_have_a_suitable_unit() {
         for (us, shown) in [
             (0, "0 us"),
             (999, "999 us"),

@@ -10,58 +10,58 @@ pub(crate) fn text(figures: &Figures) -> String {
 
     page.family("git_fence_log_lines_total", "counter", "Lines of the log.");
     page.sample("git_fence_log_lines_total", &[], lines);
-    page.family("git_fence_pushes_accepted_total", "counter", "Pushes that were let through.");
+    page.family("git_fence_pushes_accepted_total", "counter", "Pushes that were accepted.");
     page.sample("git_fence_pushes_accepted_total", &[], pushes.accepted);
     page.family("git_fence_pushes_refused_total", "counter", "Pushes that were refused, by code.");
     for (code, count) in &pushes.refused_by_code {
         page.sample("git_fence_pushes_refused_total", &[("code", code)], count);
     }
-    let help = "Pushes that observe mode let through and enforcing would have refused, by code.";
+    let help = "Pushes that observe mode admitted and enforce mode would have refused, by code.";
     page.family("git_fence_pushes_observed_total", "counter", help);
     for (code, count) in &observed.by_code {
         page.sample("git_fence_pushes_observed_total", &[("code", code)], count);
     }
-    let help = "Pushes that were let through and are over, by whether they moved a ref.";
+    let help = "Accepted pushes that are over, by whether they moved a ref.";
     page.family("git_fence_pushes_settled_total", "counter", help);
     page.sample("git_fence_pushes_settled_total", &[("moved", "true")], pushes.moved);
     page.sample("git_fence_pushes_settled_total", &[("moved", "false")], pushes.unmoved);
-    page.family("git_fence_pushes_unsettled", "gauge", "Pushes that were let through and are not settled yet.");
+    page.family("git_fence_pushes_unsettled", "gauge", "Accepted pushes that are not settled yet.");
     page.sample("git_fence_pushes_unsettled", &[], pushes.unsettled);
 
-    page.family("git_fence_fence_pushes_total", "counter", "Pushes that came to a fence, by verdict.");
+    page.family("git_fence_fence_pushes_total", "counter", "Pushes to a fence, by verdict.");
     for fence in fences {
         for (verdict, count) in [("accepted", fence.accepted), ("refused", fence.refused)] {
             let labels = [("fence", fence.fence.as_str()), ("verdict", verdict)];
             page.sample("git_fence_fence_pushes_total", &labels, count);
         }
     }
-    page.family("git_fence_fence_mark", "gauge", "The mark of a fence: the largest token that is settled as spent.");
+    page.family("git_fence_fence_mark", "gauge", "The mark of a fence: the largest token that has been spent.");
     for fence in fences {
         page.sample("git_fence_fence_mark", &[("fence", fence.fence.as_str())], fence.mark);
     }
 
-    page.summary("git_fence_decision", "How long deciding took, waiting included", waits_us);
+    page.summary("git_fence_decision", "Time to decide on a push, including waits", waits_us);
 
-    let help = "Leases that were granted, by how the ownership before had ended.";
+    let help = "Leases that were granted, by how the previous ownership ended.";
     page.family("git_fence_lease_grants_total", "counter", help);
     for (reason, count) in &leases.granted_by_reason {
         page.sample("git_fence_lease_grants_total", &[("reason", reason)], count);
     }
     for (name, help, count) in [
-        ("git_fence_lease_found_held_total", "Pushes that found a lease held by somebody else.", leases.found_held),
-        ("git_fence_lease_renewals_total", "Heartbeats of holders of leases.", leases.renewed),
-        ("git_fence_lease_releases_total", "Leases that were given back.", leases.released),
-        ("git_fence_lease_revocations_total", "Leases that were taken away.", leases.revoked),
+        ("git_fence_lease_found_held_total", "Attempts to acquire a lease that was held.", leases.found_held),
+        ("git_fence_lease_renewals_total", "Renewals of leases.", leases.renewed),
+        ("git_fence_lease_releases_total", "Leases that were released.", leases.released),
+        ("git_fence_lease_revocations_total", "Leases that were revoked.", leases.revoked),
     ] {
         page.family(name, "counter", help);
         page.sample(name, &[], count);
     }
-    page.summary("git_fence_lease_hold", "How long leases were held that ended", &leases.holds_us);
+    page.summary("git_fence_lease_hold", "Time that leases were held, of those that ended", &leases.holds_us);
     page.text
 }
 
 struct Page {
-    /// Escaped already.
+    /// Already escaped.
     repository: String,
     text: String,
 }
@@ -71,7 +71,7 @@ impl Page {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A spread of lengths of time: what Prometheus calls a summary, and the longest beside it.
+    /// The distribution of durations: what Prometheus calls a summary, and the maximum.
     fn summary(&mut self, name: &str, what: &str, lengths: &Lengths) {
         let seconds_of = format!("{name}_seconds");
         self.family(&seconds_of, "summary", &format!("{what}; quantiles are at most 1/32 too large."));
@@ -95,12 +95,12 @@ impl Page {
     }
 }
 
-/// A label's value may be any text; these three must be escaped.
+/// Label values may be any text; these three characters must be escaped.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Exact: a sum of microseconds need not fit into a float's digits.
+/// Exact: a sum of microseconds may not fit into the digits of a float.
 fn seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }

@@ -170,7 +170,7 @@ proptest! {
         // With word of what was written last, that line cannot be changed either; but for a first line that
         // then claims to come after that word, as after a rotation that was interrupted.
         let Head { seq, end, hash, .. } = head_of(&lines);
-        let witness = Witness { boot: "b".to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::of_nothing() };
+        let witness = Witness { boot: "b".to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::empty() };
         if let Some((read, _)) = super::read_log(&bytes, Some(&witness)) {
             let is_later = serde_json::from_slice::<Line>(&read[0]).is_ok_and(|line| line.seq > seq);
             prop_assert!(is_later || read == lines);
@@ -210,7 +210,7 @@ proptest! {
     #[test]
     fn a_witness_reads_back_as_itself_or_not_at_all(bytes in hostile(log().prop_map(|lines| {
         let Head { seq, end, hash, .. } = head_of(&lines);
-        serde_json::to_vec(&Witness { boot: "b".to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::of_nothing() }).unwrap()
+        serde_json::to_vec(&Witness { boot: "b".to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::empty() }).unwrap()
     }))) {
         super::witness(&bytes);
     }

@@ -250,7 +250,7 @@ fn prometheus_output_parses_for_any_repository_name() {
 #[test]
 fn stats_handles_no_repository_no_log_damage_and_a_closed_pipe() {
     let world = busy_world();
-    for (dir, why) in [(world.path("home"), "not a git repository"), (world.path("work"), "there is no log")] {
+    for (dir, why) in [(world.path("home"), "not a git repository"), (world.path("work"), "does not exist")] {
         let ran = stats(&world, &[], &dir);
         assert_eq!(ran.status.code(), Some(1));
         assert!(text(&ran.stderr).contains(why) && text(&ran.stderr).contains("hint: "), "{}", text(&ran.stderr));

@@ -46,20 +46,20 @@ pub(crate) fn written(stamp: &Stamp) -> String {
 
 /// How long a push may wait, in all, whatever it waits for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct WaitBudget {
     since: Instant,
     most: Duration,
 }
 
-impl Patience {
-    /// Patience that began at `since`.
-    pub(crate) fn of(most: Duration, since: Instant) -> Patience {
-        Patience { since, most }
+impl WaitBudget {
+    /// WaitBudget that began at `since`.
+    pub(crate) fn of(most: Duration, since: Instant) -> WaitBudget {
+        WaitBudget { since, most }
     }
 
     /// The same, but from now on with at least `grace`: for what takes a moment and must be done.
-    pub(crate) fn with_grace(&self, grace: Duration) -> Patience {
-        Patience { since: self.since, most: self.most.max(self.spent().saturating_add(grace)) }
+    pub(crate) fn with_grace(&self, grace: Duration) -> WaitBudget {
+        WaitBudget { since: self.since, most: self.most.max(self.spent().saturating_add(grace)) }
     }
 
     /// What is left of it.

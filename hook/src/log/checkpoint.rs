@@ -1,11 +1,11 @@
-//! The checkpoint: so that not every line of the log needs to be read.
+//! The checkpoint, which avoids reading every line of the log.
 
 use crate::log::{files::FenceDir, journal::Damage};
 use git_fence_core::{LineHash, State, hash_line};
 use serde::{Deserialize, Serialize};
 use std::{io, path::PathBuf};
 
-/// The version of the checkpoint's format. In the first, a state does not say which kind of tokens a fence takes.
+/// The version of the checkpoint format. In version 1, the state does not have the kind of tokens of a fence.
 pub(crate) const CHECKPOINT_VERSION: u32 = 2;
 
 /// The last line that was read.
@@ -21,13 +21,13 @@ pub(crate) struct Head {
     pub(crate) hash: LineHash,
 }
 
-/// The state as it was after a line that had been synced, so that not all lines need to be read.
+/// The state after a line that was synced, so that earlier lines need not be read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     version: u32,
     pub(crate) head: Head,
     pub(crate) state: State,
-    /// The hash of the two: nothing else would show that a digit of a mark is not what it was.
+    /// The hash of head and state: without it, a changed digit in a mark would go unnoticed.
     check: LineHash,
 }
 
@@ -47,12 +47,12 @@ impl Checkpoint {
     }
 }
 
-/// What a checkpoint file turned out to be.
+/// The result of reading a checkpoint file.
 #[derive(Debug)]
 pub(crate) enum CheckpointFile {
     Good(Box<Checkpoint>),
     Missing,
-    /// Not readable as one: the log is read from the beginning instead.
+    /// Unreadable: the log is read from the beginning instead.
     Damaged,
 }
 
@@ -67,14 +67,14 @@ impl CheckpointFile {
         CheckpointFile::of(&bytes, path)
     }
 
-    /// What the bytes of a checkpoint file turn out to be.
+    /// Parses the bytes of a checkpoint file.
     pub(crate) fn of(bytes: &[u8], path: PathBuf) -> Result<CheckpointFile, Damage> {
         #[derive(Deserialize)]
         struct Versioned {
             version: u64,
         }
         match serde_json::from_slice(bytes) {
-            // Of the version before: what it leaves out is read from the log itself.
+            // The previous version: the missing data is read from the log.
             Ok(Versioned { version: 1 }) => Ok(CheckpointFile::Missing),
             Ok(Versioned { version }) if version != u64::from(CHECKPOINT_VERSION) => {
                 Err(Damage::CheckpointVersion { path, version })
@@ -91,9 +91,9 @@ impl CheckpointFile {
 mod tests {
     use super::*;
 
-    /// Its hash is right, but no line was ever there, or none can follow.
+    /// Its hash is correct, but there cannot be such a line, or none could follow.
     #[test]
-    fn a_checkpoint_whose_head_is_impossible_is_damaged() {
+    fn checkpoint_with_an_impossible_head_is_damaged() {
         for (seq, start, end, is_good) in [(1, 0, 9, true), (1, 9, 9, false), (1, 9, 0, false), (u64::MAX, 0, 9, false)]
         {
             let head = Head { seq, start, end, hash: LineHash::none() };

@@ -1,12 +1,12 @@
 //! A directory in which no link is followed.
 //!
-//! Whoever owns a repository may put links wherever they like in it, and root runs these commands, too, as do
-//! the other members of a group. So everything in `fence/` and `hooks/` is opened, made, renamed and removed
-//! through here: relative to a directory that was opened as itself, never through a link, regular files only. What is
-//! made is made new, and given to the directory's owner by its descriptor, never by its name.
+//! The owner of a repository can put links anywhere in it, but root and other members of a group run these commands too.
+//! So everything in `fence/` and `hooks/` is opened, created, renamed and removed through this module: relative to a
+//! directory opened as itself, never through a link, and only regular files. New files are created exclusively and given
+//! to the directory's owner by file descriptor, never by name.
 //!
-//! Here, in [`files`](crate::log::files) and where refs are read, the gate calls the operating system by itself: the
-//! client opens nothing in this way. All else that is needed of it lies in `git-fence-system`.
+//! This module, [`files`](crate::log::files) and the code that reads refs are the only ones of the gate that call the
+//! operating system directly: the client opens no files in this way. Everything else is in `git-fence-system`.
 
 use rustix::{
     fd::OwnedFd,
@@ -37,28 +37,27 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CL
 const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 impl Directory {
-    /// Opens the directory at `path`, which must not be a link itself; where it is reached from may be one.
+    /// Opens the directory at `path`, which must not be a link itself; its parents may be.
     pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         let opened = rustix::fs::open(path, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
         opened.map(Directory).map_err(|e| if is_link(path) { link(path) } else { e.into() })
     }
 
-    /// Opens the directory at `path`, wherever a link of that name leads: the git directory is where its operator
-    /// says that it is.
+    /// Opens the directory at `path`, and follows a link of that name: the operator decides where the git directory is.
     pub(crate) fn open_as_named(path: &Path) -> io::Result<Directory> {
         Ok(Directory(rustix::fs::open(path, DIRECTORY, Mode::empty())?))
     }
 
-    /// Opens one that lies in this directory, and is no link.
+    /// Opens a directory in this one, which must not be a link.
     pub(crate) fn inner(&self, name: &OsStr) -> io::Result<Directory> {
         let opened = rustix::fs::openat(&self.0, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
-        opened.map(Directory).map_err(|e| match self.look(name) {
+        opened.map(Directory).map_err(|e| match self.stat_of(name) {
             Ok(found) if kind(&found) == FileType::Symlink => link(Path::new(name)),
             _ => e.into(),
         })
     }
 
-    /// Opens a regular file that is there.
+    /// Opens an existing regular file.
     pub(crate) fn file(&self, name: &OsStr, purpose: For) -> io::Result<File> {
         let flags = FILE
             | match purpose {
@@ -68,7 +67,7 @@ impl Directory {
             };
         let opened = rustix::fs::openat(&self.0, name, flags, Mode::empty()).map_err(|e| match e {
             Errno::LOOP => link(Path::new(name)),
-            // What a pipe or a socket answers that has nobody at its other end.
+            // The result for a pipe or socket without a peer.
             Errno::NXIO => irregular(),
             _ => e.into(),
         })?;
@@ -76,37 +75,37 @@ impl Directory {
         if kind(&found) != FileType::RegularFile {
             return Err(irregular());
         }
-        if purpose != For::Reading && self.is_anothers_by_hard_link(&found)? {
-            return Err(io::Error::other("it is a hard link to a file of somebody else, and root writes to none"));
+        if purpose != For::Reading && self.is_foreign_hard_link(&found)? {
+            return Err(io::Error::other("it is a hard link to another user's file, and root does not write to those"));
         }
         Ok(opened.into())
     }
 
-    /// Makes a file that is not there yet: with these permissions, whatever the umask, and the directory's owner.
+    /// Creates a new file with these permissions, regardless of the umask, and the directory's owner.
     pub(crate) fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = FILE | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let made = rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?;
         rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))?;
-        give_to_owner(&made, &self.stat()?)?;
+        chown_to_owner(&made, &self.stat()?)?;
         Ok(made.into())
     }
 
-    /// The same, over whatever was there: a name that is nobody else's to use.
+    /// The same, replacing an existing file: for names that only this program uses.
     pub(crate) fn create_over(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         self.remove_if_there(name)?;
         self.create(name, mode)
     }
 
-    /// Makes a directory in this one, with its owner and permissions. Says whether it was not there yet.
+    /// Creates a directory in this one, with the same owner and permissions. Returns whether it is new.
     ///
-    /// It gets its name when it is ready: somebody else may be waiting to use it.
+    /// It gets its name when it is complete: another process may be waiting to use it.
     pub(crate) fn make_inner(&self, name: &OsStr) -> io::Result<bool> {
         match self.inner(name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             there => return there.map(|_| false),
         }
         let prefix = [name.as_bytes(), b".making-"].concat();
-        // What somebody has left who was killed right here. Whoever is at it right now begins again.
+        // Remove what a killed process has left. A process that is at this point right now starts over.
         for left in self.names()?.iter().filter(|left| left.as_bytes().starts_with(&prefix)) {
             let _ = self.remove_empty(left);
         }
@@ -117,7 +116,7 @@ impl Directory {
         }
         match made {
             Ok(()) => Ok(true),
-            // Two at once: the other one was first, or has removed this one.
+            // Another process was faster, or has removed this one.
             Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => self.inner(name).map(|_| false),
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {
                 self.make_inner(name)
@@ -129,22 +128,22 @@ impl Directory {
     fn prepare(&self, name: &OsStr) -> io::Result<()> {
         rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
         let (made, like) = (self.inner(name)?, self.stat()?);
-        // Between making and opening it, somebody may have put another in its place. An empty one is as good.
+        // Another process may have replaced it before it was opened. An empty replacement is as good.
         if !made.names()?.is_empty() {
-            return Err(io::Error::other("somebody else has put something into a directory that is just being made"));
+            return Err(io::Error::other("another process has created files in a directory that is being created"));
         }
         let made = made.readable()?;
         rustix::fs::fchmod(&made, Mode::from_raw_mode(like.st_mode & 0o7777))?;
-        give_to_owner(&made, &like)
+        chown_to_owner(&made, &like)
     }
 
-    /// Removes a directory that nothing is in.
+    /// Removes an empty directory.
     fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// What is there under `name`: of a link, the link.
-    pub(crate) fn look(&self, name: &OsStr) -> io::Result<Stat> {
+    /// The status of `name`; of a link, the link itself.
+    pub(crate) fn stat_of(&self, name: &OsStr) -> io::Result<Stat> {
         Ok(rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
@@ -180,7 +179,7 @@ impl Directory {
         }
     }
 
-    /// Everything in it.
+    /// The names of all entries.
     pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::new(self.readable()?)? {
@@ -192,26 +191,26 @@ impl Directory {
         Ok(names)
     }
 
-    /// Makes the names in it survive a crash of the machine.
+    /// Makes the names in it survive a machine crash.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(self.readable()?)?)
     }
 
-    /// To be listed, synced or changed: passing through needs less than that.
+    /// A descriptor to list, sync or change the directory: opening files in it needs less permission.
     fn readable(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, ".", flags, Mode::empty())?)
     }
 
-    /// Where the system lets everybody make hard links, a name in here may be one of root's own files.
-    fn is_anothers_by_hard_link(&self, file: &Stat) -> io::Result<bool> {
+    /// If the system lets everybody create hard links, a name in here may be a link to one of root's own files.
+    fn is_foreign_hard_link(&self, file: &Stat) -> io::Result<bool> {
         let is_root = rustix::process::geteuid().is_root();
         Ok(is_root && file.st_nlink > 1 && file.st_uid != self.stat()?.st_uid)
     }
 }
 
-/// Root works for others: what it makes belongs to whoever owns the directory.
-fn give_to_owner(made: &OwnedFd, dir: &Stat) -> io::Result<()> {
+/// Root works for others: new files belong to the directory's owner.
+fn chown_to_owner(made: &OwnedFd, dir: &Stat) -> io::Result<()> {
     if rustix::process::geteuid().is_root() && rustix::fs::fstat(made)?.st_uid != dir.st_uid {
         rustix::fs::fchown(made, Some(Uid::from_raw(dir.st_uid)), Some(Gid::from_raw(dir.st_gid)))?;
     }
@@ -227,7 +226,7 @@ fn is_link(path: &Path) -> bool {
 }
 
 fn link(path: &Path) -> io::Error {
-    io::Error::other(format!("'{}' is a link, and no link is followed here", path.display()))
+    io::Error::other(format!("'{}' is a link, and links are not followed here", path.display()))
 }
 
 fn irregular() -> io::Error {
@@ -235,13 +234,13 @@ fn irregular() -> io::Error {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "what the methods under test are to withstand")]
+#[expect(clippy::disallowed_methods, reason = "creates what the methods under test must refuse")]
 mod tests {
     use super::*;
     use std::{fs, os::unix::fs::symlink};
 
     #[test]
-    fn links_pipes_and_what_is_there_already_are_not_opened() {
+    fn links_pipes_and_existing_files_are_not_opened() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
         fs::write(at("file"), "content").unwrap();
@@ -265,7 +264,7 @@ mod tests {
         assert!(dir.inner("to-dir".as_ref()).unwrap_err().to_string().contains("is a link"));
         assert!(dir.make_inner("to-dir".as_ref()).is_err() && dir.make_inner("to-nowhere".as_ref()).is_err());
         assert!(dir.make_inner("new".as_ref()).unwrap() && !dir.make_inner("new".as_ref()).unwrap());
-        // A name that is nobody else's to use is taken back, and what it led to stays.
+        // A name that only this program uses is replaced, and the link's target stays.
         dir.create_over("to-file".as_ref(), 0o640).unwrap();
         assert_eq!(fs::read_to_string(at("file")).unwrap(), "content");
         assert!(fs::symlink_metadata(at("to-file")).unwrap().is_file());

@@ -1,5 +1,5 @@
-//! The directory the fence lives in, and the files in it and among the hooks. All of them are reached through
-//! [`Directory`], which follows no link.
+//! The fence's directory, the files in it, and the hook files. All of them are accessed through [`Directory`], which
+//! follows no link.
 
 use crate::log::directory::{Directory, For, kind};
 use rustix::fs::FileType;
@@ -28,27 +28,27 @@ impl FenceDir {
         self.0.join("state.json")
     }
 
-    /// The one lock.
+    /// The only lock.
     pub(crate) fn mutex(&self) -> PathBuf {
         self.0.join("mutex")
     }
 
-    /// Where two meet who hold two mutexes, because the first was deleted while it was held.
+    /// The second lock: it excludes two holders of two mutexes, if the first mutex was deleted while it was held.
     pub(crate) fn writer(&self) -> PathBuf {
         self.0.join("writer")
     }
 
-    /// Locked by whoever installs or uninstalls, and there for no longer.
+    /// Locked during install and uninstall, and removed afterwards.
     pub(crate) fn installing(&self) -> PathBuf {
         self.0.join("installing")
     }
 
-    /// Where the lines up to `seq` are moved. Names sort as their lines do.
+    /// The archive for the lines up to `seq`. The names sort like the lines.
     pub(crate) fn archive(&self, seq: u64) -> PathBuf {
         self.0.join(format!("audit-{seq:012}.jsonl"))
     }
 
-    /// The files that lines were moved to, oldest first.
+    /// The archives, oldest first.
     pub(crate) fn archives(&self) -> io::Result<Vec<PathBuf>> {
         let is_archive = |name: &&OsString| {
             let digits = name.to_str().and_then(|name| name.strip_prefix("audit-")?.strip_suffix(".jsonl"));
@@ -59,18 +59,17 @@ impl FenceDir {
         Ok(found)
     }
 
-    /// What installing has changed besides the hook, for uninstalling.
+    /// The changes of `install` besides the hooks, for `uninstall`.
     pub(crate) fn changes(&self) -> PathBuf {
         self.0.join("installed.json")
     }
 
-    /// Where the complete list of refs of a large push is kept until it is settled.
+    /// The complete ref list of a large push, until it is settled.
     pub(crate) fn plan_of(&self, push: git_fence_core::PushId) -> PathBuf {
         self.0.join(format!("plan-{push}.jsonl"))
     }
 
-    /// Where a torn last line of the log, which began at byte `offset`, is set aside: under a name that
-    /// nothing has yet.
+    /// A new file for a torn last line of the log, which began at byte `offset`.
     pub(crate) fn free_name_for_torn(&self, offset: u64) -> PathBuf {
         let first = std::iter::once(format!("torn-{offset}"));
         let names = first.chain((2_u64..).map(|n| format!("torn-{offset}-{n}")));
@@ -82,42 +81,40 @@ impl FenceDir {
         &self.0
     }
 
-    /// The names of all that is in it.
+    /// The names of all files in it.
     pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
         Directory::open(&self.0)?.names()
     }
 
-    /// Whether there is anything of that name in it.
+    /// Whether it has a file of this name.
     pub(crate) fn has(&self, path: &Path) -> bool {
-        Directory::open(&self.0).and_then(|dir| dir.look(name_of(path))).is_ok()
+        Directory::open(&self.0).and_then(|dir| dir.stat_of(name_of(path))).is_ok()
     }
 
-    /// Whether there is something at `path` that is not opened: the directory itself or a file in it, where a link
-    /// or something else stands in its place.
+    /// Whether `path`, the directory itself or a file in it, exists but is a link or something else that is not opened.
     pub(crate) fn is_irregular(&self, path: &Path) -> bool {
         let (found, expected) = if path == self.0 {
             (rustix::fs::lstat(path).map_err(io::Error::from), FileType::Directory)
         } else {
-            (Directory::open(&self.0).and_then(|dir| dir.look(name_of(path))), FileType::RegularFile)
+            (Directory::open(&self.0).and_then(|dir| dir.stat_of(name_of(path))), FileType::RegularFile)
         };
         found.is_ok_and(|found| kind(&found) != expected)
     }
 
-    /// Makes the directory, with the owner and permissions of the git directory it lies in. Says whether it
-    /// was not there yet.
+    /// Creates the directory, with the owner and permissions of the git directory. Returns whether it is new.
     pub(crate) fn make(&self) -> io::Result<bool> {
         Directory::open_as_named(self.0.parent().unwrap_or(Path::new("/")))?.make_inner(name_of(&self.0))
     }
 
-    /// Removes it with all that is in it; of a link, the link.
+    /// Removes it with all its content; of a link, only the link.
     pub(crate) fn remove_all(&self) {
-        #[expect(clippy::disallowed_methods, reason = "follows no link: neither its argument nor what is below")]
+        #[expect(clippy::disallowed_methods, reason = "follows no link, neither the argument nor below it")]
         let _ = fs::remove_dir_all(&self.0);
     }
 
-    /// Removes it if there is nothing in it.
+    /// Removes it if it is empty.
     pub(crate) fn remove_if_empty(&self) {
-        #[expect(clippy::disallowed_methods, reason = "removes no link and nothing that is in use")]
+        #[expect(clippy::disallowed_methods, reason = "removes no link and no directory in use")]
         let _ = fs::remove_dir(&self.0);
     }
 
@@ -141,9 +138,8 @@ impl FenceDir {
         dir.hard_link(name_of(path), &dir, name_of(second))
     }
 
-    /// Opens a lock file, making it where it is missing. Whoever may open it may lock it, and so it may be opened
-    /// by those who may write the directory, and by nobody else: also where an earlier version, or
-    /// somebody's `chmod -R`, has let others in.
+    /// Opens a lock file, and creates it if it is missing. A process that can open it can lock it, so only users who may
+    /// write the directory can open it. If an earlier version or a `chmod -R` gave others access, this removes it.
     pub(crate) fn lock_file(&self, path: &Path) -> io::Result<File> {
         let dir = Directory::open(&self.0)?;
         let mode = mode_of_locks(dir.stat()?.st_mode);
@@ -163,30 +159,30 @@ impl FenceDir {
         Ok(file)
     }
 
-    /// The permissions that the lock file at `path` should have, where it lets readers in.
+    /// If readers can open the lock file at `path`: the permissions that it should have.
     pub(crate) fn lets_readers_lock(&self, path: &Path) -> Option<u32> {
         let dir = Directory::open(&self.0).ok()?;
         let mode = mode_of_locks(dir.stat().ok()?.st_mode);
-        dir.look(name_of(path)).is_ok_and(|found| is_too_open(found.st_mode, mode)).then_some(mode)
+        dir.stat_of(name_of(path)).is_ok_and(|found| is_too_open(found.st_mode, mode)).then_some(mode)
     }
 
-    /// Whether `path` leads to the file that is open as `file`.
+    /// Whether `path` is the file that is open as `file`.
     pub(crate) fn leads_to(&self, path: &Path, file: &File) -> bool {
-        let named = Directory::open(&self.0).and_then(|dir| dir.look(name_of(path)));
+        let named = Directory::open(&self.0).and_then(|dir| dir.stat_of(name_of(path)));
         match (named, file.metadata()) {
             (Ok(named), Ok(open)) => (named.st_dev, named.st_ino) == (open.dev(), open.ino()),
             _ => false,
         }
     }
 
-    /// Makes the names of files in it survive a crash of the machine.
+    /// Makes the names of the files in it survive a machine crash.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Directory::open(&self.0)?.sync()
     }
 
-    /// Writes a whole file under its final name, at once: readers see the old one or the new one.
+    /// Replaces a file atomically: readers see the old content or the new one.
     pub(crate) fn replace(&self, path: &Path, content: &[u8], durably: bool) -> io::Result<()> {
-        room_for(content.len() as u64)?;
+        check_size_limit(content.len() as u64)?;
         let dir = Directory::open(&self.0)?;
         let new = path.with_extension("new");
         let written = dir.create_over(name_of(&new), dir.stat()?.st_mode & 0o666).and_then(|mut file| {
@@ -201,13 +197,13 @@ impl FenceDir {
     }
 }
 
-/// Read and write for those who may write a directory of mode `dir`, and nothing for the rest.
+/// Read and write permission for those who may write a directory of mode `dir`, none for others.
 fn mode_of_locks(dir: u32) -> u32 {
     let write = dir & 0o222;
     write | write << 1
 }
 
-/// Whether somebody may open it who should not.
+/// Whether more users can open it than should.
 fn is_too_open(found: u32, wanted: u32) -> bool {
     found & 0o044 & !wanted != 0
 }
@@ -216,12 +212,12 @@ fn name_of(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }
 
-/// The directory of hooks that `path` lies in.
+/// The hooks directory that contains `path`.
 fn dir_of(path: &Path) -> io::Result<Directory> {
     hooks_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// A directory of hooks. One that lies among them is reached through no link on the way either.
+/// Opens a hooks directory. If it is inside another one, that one is not opened through a link either.
 fn hooks_dir(dir: &Path) -> io::Result<Directory> {
     match dir.parent() {
         Some(hooks) if is_among_hooks(dir) => Directory::open(hooks)?.inner(name_of(dir)),
@@ -233,10 +229,10 @@ fn is_among_hooks(dir: &Path) -> bool {
     dir.extension().is_some_and(|end| end == "d") || name_of(dir) == KEPT
 }
 
-/// The directory beside our hook for the one that was there before.
+/// The directory next to the gate's hook that keeps the previous hook.
 pub(crate) const KEPT: &str = "kept-by-git-fence";
 
-/// Makes the directory of hooks `dir`, and all above it that is missing. Says whether it was not there yet.
+/// Creates the hooks directory `dir` and its missing parents. Returns whether it is new.
 pub(crate) fn make_hooks_dir(dir: &Path) -> io::Result<bool> {
     let parent = dir.parent().unwrap_or(Path::new("/"));
     if !parent.is_dir() {
@@ -247,7 +243,7 @@ pub(crate) fn make_hooks_dir(dir: &Path) -> io::Result<bool> {
     parent?.make_inner(name_of(dir))
 }
 
-/// Writes a file that everybody may run, over whatever was there under that name.
+/// Writes a file that everybody may execute, replacing an existing one.
 pub(crate) fn write_program(path: &Path, content: &[u8]) -> io::Result<()> {
     dir_of(path)?.create_over(name_of(path), 0o755)?.write_all(content)
 }
@@ -257,7 +253,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 }
 
 pub(crate) fn remove_dir(path: &Path) {
-    #[expect(clippy::disallowed_methods, reason = "removes no link and nothing that is in use")]
+    #[expect(clippy::disallowed_methods, reason = "removes no link and no directory in use")]
     let _ = fs::remove_dir(path);
 }
 
@@ -269,7 +265,7 @@ pub(crate) fn hard_link(path: &Path, second: &Path) -> io::Result<()> {
     dir_of(path)?.hard_link(name_of(path), &dir_of(second)?, name_of(second))
 }
 
-/// Copies a regular file, with its permissions, to where nothing is yet.
+/// Copies a regular file, with its permissions, to a new name.
 pub(crate) fn copy(path: &Path, to: &Path) -> io::Result<()> {
     let mut from = dir_of(path)?.file(name_of(path), For::Reading)?;
     let mut made = dir_of(to)?.create(name_of(to), from.metadata()?.mode() & 0o777)?;
@@ -280,18 +276,18 @@ pub(crate) fn symlink(target: &Path, path: &Path) -> io::Result<()> {
     dir_of(path)?.symlink(target, name_of(path))
 }
 
-/// What the link at `path` says, if it is one.
+/// The target of the link at `path`.
 pub(crate) fn read_link(path: &Path) -> io::Result<PathBuf> {
     Ok(dir_of(path)?.read_link(name_of(path))?.into())
 }
 
-/// The names of all that is in `dir`, a directory of hooks.
+/// The names of all files in the hooks directory `dir`.
 pub(crate) fn names_in(dir: &Path) -> io::Result<Vec<OsString>> {
     hooks_dir(dir)?.names()
 }
 
-/// Reads the hook at `path`, which may be a link to wherever: git would run that. It is the one thing that is read
-/// through a link, and never written.
+/// Reads the hook at `path`, which may be a link to any file: git would run it. This is the only file that is read
+/// through a link, and it is never written.
 pub(crate) fn read_hook(path: &Path) -> io::Result<Vec<u8>> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     #[expect(clippy::disallowed_methods, reason = "see above")]
@@ -304,12 +300,12 @@ pub(crate) fn read_hook(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// More of a hook is not looked at.
+/// A hook is read only up to this size.
 const LONGEST_HOOK: u64 = 64 * 1024 * 1024;
 
-/// Whether a file may grow to `size`. Asked before writing, because the kernel answers a write
-/// beyond the limit with a signal that ends the process before it can say why.
-pub(crate) fn room_for(size: u64) -> io::Result<()> {
+/// Checks that a file may grow to `size`. This comes before writing, because beyond the limit the kernel sends a signal
+/// that ends the process before it can report anything.
+pub(crate) fn check_size_limit(size: u64) -> io::Result<()> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(limit) if size > limit => Err(io::ErrorKind::FileTooLarge.into()),
         _ => Ok(()),
@@ -321,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_write_the_directory_may_open_its_locks_and_nobody_else() {
+    fn only_users_who_may_write_the_directory_may_open_its_locks() {
         for (dir, lock) in [(0o755, 0o600), (0o2775, 0o660), (0o777, 0o666), (0o700, 0o600), (0o2770, 0o660)] {
             assert_eq!(mode_of_locks(dir), lock, "{dir:o}");
         }

@@ -1,4 +1,4 @@
-//! The whole log: the files that lines were moved to, and the one that is written to.
+//! The whole log: the archives, and the current file.
 
 use crate::log::{
     checkpoint::{Checkpoint, CheckpointFile},
@@ -11,28 +11,27 @@ use crate::log::{
 use git_fence_core::{Evidence, State};
 use std::{fs::File, io, os::unix::fs::FileExt as _, path::PathBuf};
 
-/// Reads every line there is, oldest first, and checks that each follows from the one before, across
-/// files. Works without the lock: a line that is being appended right now is not a whole line yet,
-/// and one that is being moved to another file right now is read where it was.
+/// Reads every line, oldest first, and checks the chain of hashes, across files. Works without the lock: a line that is
+/// being appended is not complete yet, and a line that is being archived is read from its previous file.
 ///
 /// `boot` is the kernel's boot id.
 pub(crate) fn read(dir: &FenceDir, boot: &str, each: impl FnMut(ReadLine<'_>)) -> Result<Journal, Damage> {
     Ok(Tail::read(dir, boot, each)?.journal)
 }
 
-/// The log as far as it has been read, by somebody who will read on.
+/// The log as far as it has been read, to continue reading later.
 pub(crate) struct Tail {
-    /// The file that was written to then. Open, so that its last lines can be read wherever it is moved.
+    /// The current file at that time. It stays open, so that its last lines can be read even if it is renamed.
     current: File,
     pub(crate) journal: Journal,
 }
 
 impl Tail {
-    /// Reads every line there is, as [`read`] does.
+    /// Reads every line, like [`read`].
     pub(crate) fn read(dir: &FenceDir, boot: &str, mut each: impl FnMut(ReadLine<'_>)) -> Result<Tail, Damage> {
-        // What others know of the log is read before the log, which only grows. So is the file that is
-        // written to opened before the others are listed: if it is moved now, it is listed and skipped.
-        let witness = Witness::look_up(dir);
+        // The witness is read before the log, which only grows. The current file is opened before the archives are
+        // listed: if it is archived now, it is in the list and is skipped.
+        let witness = Witness::read_unlocked(dir);
         let current = open(dir)?;
         let archives = archives_before(&current, dir)?;
         let start = read_archives(dir, archives, Start::Beginning, &mut each)?;
@@ -41,15 +40,15 @@ impl Tail {
         Ok(Tail { current, journal })
     }
 
-    /// Reads the lines that have come since, each once, also where the log was rotated in between.
+    /// Reads the lines that were written since, each once, even if the log was rotated meanwhile.
     pub(crate) fn read_on(self, dir: &FenceDir, mut each: impl FnMut(ReadLine<'_>)) -> Result<Tail, Damage> {
         let path = dir.log();
-        // Asked before reading to the end: a file that is not the log any more gets no more lines.
+        // Checked before reading to the end: a file that is no longer the log gets no more lines.
         let was_moved = !dir.leads_to(&path, &self.current);
         let length = self.current.metadata().map_err(Damage::io("read", &path))?.len();
         let mut journal = self.journal;
         if length != journal.head.end {
-            // Begins with the last line that was read: it must still be there, and the same.
+            // Starts with the last line that was read: it must be unchanged.
             let start = Start::Checkpoint(Box::new(Checkpoint::of(journal.head, journal.state)));
             journal = Journal::read(&self.current, &path, start, None, &mut each)?;
         }
@@ -57,7 +56,7 @@ impl Tail {
             return Ok(Tail { current: self.current, journal });
         }
         let current = open(dir)?;
-        // It may have been rotated more than once. Files are named by their last line.
+        // There may have been several rotations. Archives are named by their last line.
         let read_to = dir.archive(journal.head.seq);
         let mut archives = archives_before(&current, dir)?;
         archives.retain(|path| *path > read_to);
@@ -67,7 +66,7 @@ impl Tail {
     }
 }
 
-/// Reads files that are not written to any more, and gives where the next one goes on.
+/// Reads archives, and returns where the next file continues.
 fn read_archives(
     dir: &FenceDir,
     paths: Vec<PathBuf>,
@@ -85,7 +84,7 @@ fn read_archives(
     Ok(start)
 }
 
-/// The log as a push would read it.
+/// The log as a push reads it.
 pub(crate) struct LiveLog {
     pub(crate) journal: Journal,
     /// The log had to be read from its beginning.
@@ -94,7 +93,7 @@ pub(crate) struct LiveLog {
 
 /// Reads the log from the checkpoint on.
 pub(crate) fn current(dir: &FenceDir, boot: &str) -> Result<LiveLog, Damage> {
-    let witness = Witness::look_up(dir);
+    let witness = Witness::read_unlocked(dir);
     let checkpoint = CheckpointFile::read(dir)?;
     let checkpoint_is_damaged = matches!(checkpoint, CheckpointFile::Damaged);
     let start = match checkpoint {
@@ -106,9 +105,9 @@ pub(crate) fn current(dir: &FenceDir, boot: &str) -> Result<LiveLog, Damage> {
     Ok(LiveLog { journal, checkpoint_is_damaged })
 }
 
-/// Where all fences stand, with what git said of pushes when there was no room in the log for it.
+/// The state of all fences, including git's reports that did not fit on the disk.
 pub(crate) fn state(dir: &FenceDir, boot: &str) -> Result<State, Damage> {
-    let unwritten = Witness::look_up(dir).map(|witness| witness.unwritten);
+    let unwritten = Witness::read_unlocked(dir).map(|witness| witness.unwritten);
     let mut state = current(dir, boot)?.journal.state;
     for Unwritten { push, count, settlement } in unwritten.into_iter().flatten() {
         if let Some(flight) = state.flight(push).cloned() {
@@ -118,7 +117,7 @@ pub(crate) fn state(dir: &FenceDir, boot: &str) -> Result<State, Damage> {
     Ok(state)
 }
 
-/// The file that is written to.
+/// Opens the current file.
 pub(crate) fn open(dir: &FenceDir) -> Result<File, Damage> {
     dir.open(&dir.log(), For::Reading).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => missing_log(dir),
@@ -126,7 +125,7 @@ pub(crate) fn open(dir: &FenceDir) -> Result<File, Damage> {
     })
 }
 
-/// The files with lines before those of `current`, which may itself be one of them by now.
+/// The archives with lines before those of `current`, which may itself have been archived by now.
 fn archives_before(current: &File, dir: &FenceDir) -> Result<Vec<PathBuf>, Damage> {
     let mut archives = dir.archives().map_err(Damage::io("list", dir.path()))?;
     if let Some(at) = archives.iter().position(|path| dir.leads_to(path, current)) {
@@ -137,8 +136,8 @@ fn archives_before(current: &File, dir: &FenceDir) -> Result<Vec<PathBuf>, Damag
     Ok(archives)
 }
 
-/// Files that a rotation has left which was interrupted before the log began anew: a second name of the log, or,
-/// where the repository has been copied since, a copy of its beginning. All their lines are in the next file, too.
+/// Files that an interrupted rotation has left: a second name of the log, or, if the repository was copied since, a copy
+/// of its beginning. All their lines are also in the next file.
 pub(crate) fn leftovers(dir: &FenceDir) -> Result<Vec<PathBuf>, Damage> {
     let current = open(dir)?;
     let archives = dir.archives().map_err(Damage::io("list", dir.path()))?;
@@ -162,7 +161,7 @@ fn leftovers_among(archives: &[PathBuf], current: &File, dir: &FenceDir) -> Resu
     Ok(left)
 }
 
-/// Whether `next` begins with all that is in `file`. Files of a rotated log differ in their very first line.
+/// Whether `next` begins with the content of `file`. The files of a rotated log differ in their first line.
 fn is_beginning_of(file: &File, next: &File) -> io::Result<bool> {
     let length = file.metadata()?.len();
     if length == 0 || length > next.metadata()?.len() {

@@ -1,4 +1,4 @@
-//! Reading the log: from a checkpoint or from the beginning, checking every line on the way.
+//! Reading the log: from a checkpoint or from the beginning, checking every line.
 
 use crate::log::{
     checkpoint::{CHECKPOINT_VERSION, Checkpoint, Head},
@@ -11,14 +11,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where reading begins.
+/// Where reading starts.
 #[derive(Debug)]
 pub(crate) enum Start {
-    /// With the first line of the file, whichever that is.
+    /// At the first line of the file, whatever its number.
     Beginning,
-    /// With the first line of the file, which must go on from where another file ended.
+    /// At the first line of the file, which must continue another file.
     After(Box<Journal>),
-    /// Behind the line that a checkpoint ends with.
+    /// After the last line of a checkpoint.
     Checkpoint(Box<Checkpoint>),
 }
 
@@ -29,16 +29,16 @@ pub(crate) struct Journal {
     pub(crate) state: State,
     /// The number of the first line that was read.
     pub(crate) first_seq: u64,
-    /// Bytes after the last whole line: somebody was interrupted while appending.
+    /// Bytes after the last complete line, from an interrupted append.
     pub(crate) torn: Vec<u8>,
 }
 
 /// What is wrong with the fence's files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Damage {
-    #[error("there is no log '{}'", .0.display())]
+    #[error("log '{}' does not exist", .0.display())]
     NoLog(PathBuf),
-    #[error("the log '{}' has been lost: other files beside it speak of it", .0.display())]
+    #[error("the log '{}' is lost: other files refer to it", .0.display())]
     LostLog(PathBuf),
     #[error("the checkpoint '{}' is damaged", .0.display())]
     Checkpoint(PathBuf),
@@ -47,13 +47,13 @@ pub(crate) enum Damage {
     #[error("line {line} of the log '{}' {why}", path.display())]
     Line { path: PathBuf, line: u64, why: String },
     #[error(
-        "the log '{}' ends at byte {found}, but it had {expected} bytes: its tail, up to line {seq}, has been cut off",
+        "the log '{}' ends at byte {found}, but it had {expected} bytes: its end, up to line {seq}, has been cut off",
         path.display()
     )]
     Cut { path: PathBuf, found: u64, expected: u64, seq: u64 },
-    #[error("the checkpoint '{}' is of version {version}, and this git-fence-hook knows version {CHECKPOINT_VERSION}", path.display())]
+    #[error("the checkpoint '{}' has version {version}, but this git-fence-hook supports version {CHECKPOINT_VERSION}", path.display())]
     CheckpointVersion { path: PathBuf, version: u64 },
-    #[error("line {line} of the log '{}' is torn: whoever wrote it was interrupted", path.display())]
+    #[error("line {line} of the log '{}' is torn: its writer was interrupted", path.display())]
     Torn { path: PathBuf, line: u64 },
     #[error("cannot {doing} '{}': {cause}", path.display())]
     Io { doing: &'static str, path: PathBuf, cause: io::Error },
@@ -75,8 +75,8 @@ pub(crate) struct ReadLine<'a> {
 impl Journal {
     /// Reads a file of the log and calls `each` for every line.
     ///
-    /// `witness` says how far the log must reach. Beyond what it vouches for under the boot id
-    /// `boot`, lines that cannot be read count as torn: a crash of the machine leaves such.
+    /// `witness` tells how far the log must reach. Beyond what it guarantees under the boot id `boot`, unreadable lines
+    /// count as torn: a machine crash leaves such lines.
     pub(crate) fn read(
         log: &File,
         path: &Path,
@@ -99,12 +99,12 @@ impl Journal {
             let Some(whole) = bytes.strip_suffix(b"\n") else { break };
             match reader.take(whole) {
                 Ok(Some(line)) => {
-                    // The line that the last writer left word of must be the one it wrote.
+                    // The line that the last writer recorded in the witness must be unchanged.
                     let is_another = |(witness, boot): (&Witness, &str)| {
                         witness.boot == boot && witness.seq == line.seq && witness.hash != hash_line(whole)
                     };
                     if witness.is_some_and(is_another) {
-                        let why = "is not the line that was written there".to_owned();
+                        let why = "is not the line that was written".to_owned();
                         return Err(Damage::Line { path: path.to_owned(), line: line.seq, why });
                     }
                     each(ReadLine { bytes: whole, line: &line });
@@ -118,7 +118,7 @@ impl Journal {
                 Err(Flaw::Unchained { seq }) => {
                     let mut next = Vec::new();
                     input.read_until(b'\n', &mut next).map_err(Damage::io("read", path))?;
-                    return Err(blame(seq, whole, &next, path));
+                    return Err(find_changed_line(seq, whole, &next, path));
                 }
             }
         }
@@ -134,14 +134,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Checks that the log reaches as far as the witness vouches for.
+    /// Checks that the log reaches as far as the witness guarantees.
     fn check(&self, witness: &Witness, boot: &str, path: &Path) -> Result<(), Damage> {
         if witness.seq < self.first_seq {
-            // Left before the lines it speaks of were moved to another file.
+            // The witness is older than the rotation that moved its lines.
             return Ok(());
         }
-        // Lines and bytes: an older log in the place of a rotated one may be longer and end earlier.
-        let (expected, last) = witness.vouches_for(boot);
+        // Both lines and bytes: an older log in place of a rotated one may be longer and end earlier.
+        let (expected, last) = witness.required_end(boot);
         if expected > self.head.end || last > self.head.seq {
             let (path, found) = (path.to_owned(), self.head.end);
             return Err(Damage::Cut { path, found, expected, seq: last });
@@ -150,9 +150,9 @@ impl Journal {
     }
 }
 
-/// Line `seq` does not name the hash of the line before. Which of the two has been changed? If the
-/// line after it names its hash, it is as it was written, and so the one before has been changed.
-fn blame(seq: u64, bytes: &[u8], next: &[u8], path: &Path) -> Damage {
+/// Line `seq` does not have the hash of the previous line. If the next line has the hash of this one, this one is
+/// unchanged, so the previous line was changed. Otherwise this one was.
+fn find_changed_line(seq: u64, bytes: &[u8], next: &[u8], path: &Path) -> Damage {
     let named_by_next = serde_json::from_slice::<Line>(next).map(|next| next.prev == hash_line(bytes));
     let (line, why) = match named_by_next {
         _ if seq == 1 => (1, "has been changed".to_owned()),
@@ -166,7 +166,7 @@ fn blame(seq: u64, bytes: &[u8], next: &[u8], path: &Path) -> Damage {
 /// What can be wrong with a line.
 enum Flaw {
     Damage(Damage),
-    /// It does not name the hash of the line before.
+    /// It does not have the hash of the previous line.
     Unchained {
         seq: u64,
     },
@@ -175,12 +175,12 @@ enum Flaw {
 struct Reader<'p> {
     path: &'p Path,
     state: State,
-    /// The last line that was taken.
+    /// The last line that was read.
     head: Option<Head>,
     first_seq: Option<u64>,
-    /// The last line of the file before.
+    /// The last line of the previous file.
     follows: Option<Head>,
-    /// The checkpoint's last line, which is read once more: it must still be the one it was.
+    /// The checkpoint's last line, which is read again: it must be unchanged.
     resumes_with: Option<Head>,
 }
 
@@ -201,14 +201,14 @@ impl<'p> Reader<'p> {
         self.resumes_with.as_ref().map_or_else(|| self.head.as_ref().map_or(0, |head| head.end), |head| head.start)
     }
 
-    /// Takes the next whole line; gives it back unless it is the one the checkpoint ends with.
+    /// Reads the next complete line; returns it, unless it is the last line of the checkpoint.
     fn take(&mut self, bytes: &[u8]) -> Result<Option<Line>, Flaw> {
         let start = self.next_start();
         let hash = hash_line(bytes);
         if let Some(head) = self.resumes_with.take() {
-            // Its place, too: from there on every offset is counted.
+            // Its offset too: all later offsets depend on it.
             if hash != head.hash || head.end != start + bytes.len() as u64 + 1 {
-                let why = "is not the line that the checkpoint ends with".to_owned();
+                let why = "is not the last line of the checkpoint".to_owned();
                 return Err(Flaw::Damage(Damage::Line { path: self.path.to_owned(), line: head.seq, why }));
             }
             self.head = Some(head);
@@ -218,31 +218,31 @@ impl<'p> Reader<'p> {
         let expected = before.map_or(1, |head| head.seq + 1);
         let damaged = |why: String| Flaw::Damage(Damage::Line { path: self.path.to_owned(), line: expected, why });
         let line: Line = serde_json::from_slice(bytes).map_err(|e| damaged(format!("cannot be read: {e}")))?;
-        // A log that was rotated begins in the middle; its first line then says what went before.
-        let begins_in_the_middle = before.is_none() && matches!(line.event, Event::LogRotated { .. });
-        if !begins_in_the_middle {
+        // A rotated log does not start with line 1; its first line has the state before it.
+        let starts_after_rotation = before.is_none() && matches!(line.event, Event::LogRotated { .. });
+        if !starts_after_rotation {
             if line.prev != before.map_or_else(LineHash::none, |head| head.hash.clone()) {
                 return Err(Flaw::Unchained { seq: expected });
             }
             if line.seq != expected {
-                return Err(damaged(format!("says it is line {}", line.seq)));
+                return Err(damaged(format!("has the number {}", line.seq)));
             }
         }
         let is_beginning = matches!(line.event, Event::LogBegun { .. } | Event::LogRotated { .. });
         if is_beginning != self.head.is_none() {
-            return Err(damaged("is a beginning in the wrong place".to_owned()));
+            return Err(damaged("is a first line, but not the first in its file, or the other way round".to_owned()));
         }
         if let Event::LogRotated { state, .. } = &line.event
             && self.follows.is_some()
             && **state != self.state
         {
-            return Err(damaged("does not carry on what the lines before it add up to".to_owned()));
+            return Err(damaged("does not have the state that results from the lines before it".to_owned()));
         }
         if line.seq == u64::MAX {
-            return Err(damaged("has the last number that there is: no line can follow".to_owned()));
+            return Err(damaged("has the highest possible number: no line can follow".to_owned()));
         }
         let applied = self.state.apply(line.seq, &line.time, &line.event);
-        applied.map_err(|e: FoldError| damaged(format!("is refused: {e}")))?;
+        applied.map_err(|e: FoldError| damaged(format!("is not allowed: {e}")))?;
         self.first_seq.get_or_insert(line.seq);
         self.head = Some(Head { seq: line.seq, start, end: start + bytes.len() as u64 + 1, hash });
         Ok(Some(line))
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_after_which_none_can_follow_is_damaged() {
+    fn line_with_the_highest_number_is_damaged() {
         let rotated = |seq| {
             let (file, pusher) = ("x".to_owned(), "anna".to_owned());
             let event = Event::LogRotated { version: LOG_VERSION, file, state: Box::default(), pusher };
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_misplaces_its_line_is_no_place_to_go_on_from() {
+    fn checkpoint_with_a_wrong_offset_is_not_used() {
         let event = Event::LogBegun { version: LOG_VERSION, pusher: "anna".to_owned() };
         let mut bytes = line(1, event, LineHash::none());
         let (end, hash) = (bytes.len() as u64, hash_line(bytes.trim_ascii_end()));

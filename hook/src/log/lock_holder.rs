@@ -1,4 +1,4 @@
-//! Who holds a lock, as far as the kernel tells.
+//! Who holds a lock, as far as the kernel shows it.
 
 use git_fence_core::text;
 use git_fence_system::lock::{self, LockingProcess};
@@ -7,9 +7,9 @@ use std::{fmt, fs::File};
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LockHolder {
-    /// A process that can be seen: its program and its user, unless it has ended and left the lock to another.
+    /// A visible process with its program and user; these are unknown if it has exited and left the lock to a child.
     Process { pid: u32, program: Option<String>, user: Option<String> },
-    /// Somebody whom one cannot see from here.
+    /// A process that is not visible from here.
     Unknown,
 }
 
@@ -21,14 +21,14 @@ impl fmt::Display for LockHolder {
                 write!(f, "process {pid} ({}{user})", text::in_quotes(program))
             }
             LockHolder::Process { pid, program: None, .. } => {
-                write!(f, "process {pid}, or what it has started before it ended")
+                write!(f, "process {pid}, or a child that it has left behind")
             }
             LockHolder::Unknown => f.write_str("another process"),
         }
     }
 }
 
-/// Who holds a lock on `file`. Whoever pushes is told: so only the program's name, and fit to be shown.
+/// Who holds a lock on `file`. This is shown to pushers: so only the program's name, sanitized.
 pub(crate) fn of(file: &File) -> LockHolder {
     let shown = |bytes: &[u8]| text::one_line(bytes.trim_ascii_end(), 40);
     match lock::holder_of(file) {

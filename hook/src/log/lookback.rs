@@ -1,4 +1,4 @@
-//! Finding a push in the log again after it has been settled: from the end backwards.
+//! Finds a settled push in the log, searching backwards from the end.
 
 use crate::log::{directory::For, files::FenceDir, journal::Damage};
 use git_fence_core::{Event, InFlight, Landed, Line, PushId, State};
@@ -7,10 +7,10 @@ use std::{collections::HashMap, fs::File, io, ops::ControlFlow, os::unix::fs::Fi
 /// How much is read at a time.
 const CHUNK: u64 = 64 * 1024;
 
-/// The last push that `is_it`, with what is on record of what it moved. `is_too_old` says of a push that nothing
-/// before it can be the one.
+/// The last push for which `is_it` is true, with the recorded facts on what it moved. The search stops at a push that
+/// `is_too_old`.
 ///
-/// Call it with the lock held. Only lines about pushes are parsed: a chain of refusals costs reading and nothing else.
+/// Call it with the lock held. Only lines about pushes are parsed, so many refusals cost only reading.
 pub(crate) fn find(
     dir: &FenceDir,
     is_it: impl Fn(&InFlight) -> bool,
@@ -18,7 +18,7 @@ pub(crate) fn find(
 ) -> Result<Option<(InFlight, Landed)>, Damage> {
     let mut known: HashMap<PushId, Landed> = HashMap::new();
     let mut found = None;
-    let mut look = |line: &[u8]| {
+    let mut check = |line: &[u8]| {
         let Some(line) = about_a_push(line) else { return ControlFlow::Continue(()) };
         match line.event {
             Event::PushSettled { push, spent, moved, .. } | Event::PushLanded { push, spent, moved, .. } => {
@@ -44,7 +44,7 @@ pub(crate) fn find(
     let archives = dir.archives().map_err(Damage::io("list", dir.path()))?;
     for path in std::iter::once(dir.log()).chain(archives.into_iter().rev()) {
         let file = dir.open(&path, For::Reading).map_err(Damage::io("read", &path))?;
-        if each_line_backwards(&file, &mut look).map_err(Damage::io("read", &path))?.is_break() {
+        if each_line_backwards(&file, &mut check).map_err(Damage::io("read", &path))?.is_break() {
             break;
         }
     }
@@ -53,13 +53,13 @@ pub(crate) fn find(
 
 fn about_a_push(line: &[u8]) -> Option<Line> {
     let events = [&b"\"push.accepted\""[..], b"\"push.settled\"", b"\"push.landed\""];
-    // The event stands near the beginning of its line: what somebody wrote into a name comes later.
+    // The event is near the start of its line, before any text that a user can choose.
     let head = &line[..line.len().min(120)];
     let is_one = events.iter().any(|event| head.windows(event.len()).any(|window| window == *event));
     is_one.then(|| serde_json::from_slice(line).ok()).flatten()
 }
 
-/// The push as it was when it was let through.
+/// The push as it was when it was accepted.
 fn accepted(line: &Line) -> Option<InFlight> {
     let mut state = State::default();
     state.apply(line.seq, &line.time, &line.event).ok()?;
@@ -68,7 +68,7 @@ fn accepted(line: &Line) -> Option<InFlight> {
 
 fn each_line_backwards(file: &File, each: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<ControlFlow<()>> {
     let mut start = file.metadata()?.len();
-    // What has been read of a line whose beginning has not.
+    // The part of a line whose beginning has not been read yet.
     let mut rest: Vec<u8> = Vec::new();
     while start > 0 {
         let length = start.min(CHUNK);
@@ -93,7 +93,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn lines_come_backwards_whole_and_once_wherever_chunks_end() {
+    fn each_line_is_read_once_and_complete_for_any_chunk_boundary() {
         for line_length in [1, 7, 4096, 65_535, 65_536, 70_000] {
             let mut file = tempfile::tempfile().unwrap();
             let lines: Vec<String> = (0..40).map(|n| format!("{n:02}{}", "x".repeat(line_length))).collect();

@@ -1,8 +1,8 @@
 //! The log on disk, its lock and its checkpoint: the fence itself.
 //!
-//! [`store::Store`] is the one way to write, and only with the lock held; [`history`] and [`journal`] read. Called by the
-//! push and by commands. Nothing in here decides about a push, and nothing in `fence/` is opened in any other way than
-//! through [`files`], which follows no link.
+//! [`store::Store`] is the only way to write, and only with the lock held; [`history`] and [`journal`] read. Pushes and
+//! commands call these modules. Nothing in here decides about a push, and files in `fence/` are opened only through
+//! [`files`], which follows no link.
 
 pub(crate) mod checkpoint;
 pub(crate) mod directory;

@@ -1,17 +1,16 @@
-//! The one lock of a repository's fence.
+//! The lock of a repository's fence.
 //!
-//! `fence/mutex` is `flock`ed for as long as the log is read and written, never while waiting for a
-//! push. Somebody will delete it: after locking, its name must still lead to the file that was
-//! locked. And because it may be deleted while it is held, whoever holds it locks `fence/writer`,
-//! too; that is where two holders of two mutexes meet.
+//! `fence/mutex` is `flock`ed while the log is read and written, never while waiting for a push. It may be deleted: after
+//! locking, its name must still refer to the locked file. Because it may be deleted while it is held, its holder also
+//! locks `fence/writer`, which excludes two holders of two mutexes.
 //!
-//! Whoever can open a file can lock it, writer or not. So these two can be opened by nobody who may not write
-//! here, and nothing else is ever locked: neither the log nor a directory.
+//! A process that can open a file can lock it, even without write access. So only users who may write here can open
+//! these two files, and nothing else is ever locked: neither the log nor a directory.
 //!
-//! The mutex's content is a [`Witness`]: how far the log had been written when the lock was last let go.
+//! The mutex contains a [`Witness`]: how far the log had been written when the lock was last released.
 
 use crate::{
-    host::clock::Patience,
+    host::clock::WaitBudget,
     log::{
         directory::For,
         files::FenceDir,
@@ -31,16 +30,16 @@ use std::{
 
 /// The lock, held.
 #[derive(Debug)]
-#[must_use = "the lock is let go when this is dropped"]
+#[must_use = "the lock is released when this is dropped"]
 pub(crate) struct Mutex {
     file: File,
     _writer: File,
 }
 
-/// Why the lock cannot be had.
+/// Why the lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LockError {
-    /// Somebody holds it, for longer than this push may wait.
+    /// It is held for longer than the caller may wait.
     #[error(transparent)]
     Held(#[from] LockIsHeld),
     #[error("cannot lock '{}'", path.display())]
@@ -51,7 +50,7 @@ pub(crate) enum LockError {
     },
 }
 
-/// Which lock is held, and by whom.
+/// Which lock is held, and by which process.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the lock '{}' is held by {holder}", path.display())]
 pub(crate) struct LockIsHeld {
@@ -59,10 +58,10 @@ pub(crate) struct LockIsHeld {
     holder: LockHolder,
 }
 
-/// Where the log ended when the lock was last let go.
+/// Where the log ended when the lock was last released.
 ///
-/// While the machine runs, `end` is exact, and a log that is shorter has been cut. After a crash of
-/// the machine lines that were never synced may rightly be missing, but none before `synced`.
+/// While the machine runs, `end` is exact, and a shorter log has been cut. After a machine crash, lines that were never
+/// synced may be missing, but none before `synced`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Witness {
     pub(crate) boot: String,
@@ -71,15 +70,16 @@ pub(crate) struct Witness {
     pub(crate) hash: LineHash,
     pub(crate) synced: u64,
     pub(crate) synced_seq: u64,
-    /// What git said of pushes when there was no room left in the log for it. The next holder writes it there.
+    /// Reports of git that did not fit on the disk. The next holder of the lock writes them to the log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unwritten: Vec<Unwritten>,
-    /// Who waits for a slot to become free and goes before pushes.
+    /// Commands that wait for a slot and go before pushes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) turns: Vec<Turn>,
 }
 
-/// An operator's command that waits for a slot. Pushes come one after the other without end: it would never be free.
+/// An operator's command that waits for a slot. It goes first, because with one push after another the slot might never
+/// be free.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) fence: FenceName,
@@ -87,7 +87,7 @@ pub(crate) struct Turn {
     pub(crate) process: ReceivePack,
 }
 
-/// What became of a push, on git's word.
+/// A push that git has reported on, and its settlement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Unwritten {
     pub(crate) push: PushId,
@@ -96,17 +96,17 @@ pub(crate) struct Unwritten {
 }
 
 impl Mutex {
-    /// Takes the lock, waiting as long as patience lasts.
-    pub(crate) fn lock(dir: &FenceDir, patience: &Patience) -> Result<Mutex, LockError> {
-        let file = lock_file(dir, &dir.mutex(), patience)?;
-        Ok(Mutex { file, _writer: lock_file(dir, &dir.writer(), patience)? })
+    /// Takes the lock, and waits for it within the budget.
+    pub(crate) fn lock(dir: &FenceDir, budget: &WaitBudget) -> Result<Mutex, LockError> {
+        let file = lock_file(dir, &dir.mutex(), budget)?;
+        Ok(Mutex { file, _writer: lock_file(dir, &dir.writer(), budget)? })
     }
 
-    /// Tries the lock without making anything, and lets it go again: who holds it for longer than `patience` lasts?
-    /// Says nothing to those who may not open it.
-    pub(crate) fn is_held(dir: &FenceDir, patience: &Patience) -> Option<LockIsHeld> {
+    /// Tries the lock without creating anything, and releases it again. Returns the holder, if it holds the lock for the
+    /// whole budget; `None` if the caller may not open it.
+    pub(crate) fn is_held(dir: &FenceDir, budget: &WaitBudget) -> Option<LockIsHeld> {
         [dir.mutex(), dir.writer()].into_iter().find_map(|path| match dir.open(&path, For::Writing) {
-            Ok(file) => match wait_for_lock(&file, &path, patience) {
+            Ok(file) => match wait_for_lock(&file, &path, budget) {
                 Err(LockError::Held(held)) => Some(held),
                 _ => None,
             },
@@ -114,14 +114,14 @@ impl Mutex {
         })
     }
 
-    /// What the last holder left, if it can be read.
+    /// The witness of the last holder, if it can be read.
     pub(crate) fn witness(&self) -> Option<Witness> {
         Witness::read(&self.file)
     }
 
-    /// Leaves word of where the log ends. Failing to is not worth a push: the witness only loses reach. Says whether
-    /// the word is there: a write over what is there needs no room on the disk.
-    pub(crate) fn leave(&self, witness: &Witness) -> bool {
+    /// Records where the log ends. Failure does not fail a push: the witness only guarantees less. Returns whether it was
+    /// written: overwriting needs no disk space.
+    pub(crate) fn write_witness(&self, witness: &Witness) -> bool {
         let mut line = serde_json::to_vec(witness).unwrap_or_default();
         line.push(b'\n');
         self.file.write_all_at(&line, 0).is_ok()
@@ -129,20 +129,20 @@ impl Mutex {
 }
 
 impl Witness {
-    /// What the last holder of the lock left, looked up without taking it.
-    pub(crate) fn look_up(dir: &FenceDir) -> Option<Witness> {
+    /// The witness of the last holder of the lock, read without taking it.
+    pub(crate) fn read_unlocked(dir: &FenceDir) -> Option<Witness> {
         Witness::read(&dir.open(&dir.mutex(), For::Reading).ok()?)
     }
 
-    /// Of a log that is one synced line, `seq`, with its line feed.
+    /// For a log that consists of a single synced line, `seq`, including its line feed.
     pub(crate) fn of_first_line(boot: &str, seq: u64, line: &[u8]) -> Witness {
         let end = line.len() as u64;
         let hash = hash_line(line.strip_suffix(b"\n").unwrap_or(line));
-        Witness { boot: boot.to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::of_nothing() }
+        Witness { boot: boot.to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::empty() }
     }
 
-    /// That of nobody: it vouches for no line at all.
-    pub(crate) fn of_nothing() -> Witness {
+    /// A witness that guarantees nothing.
+    pub(crate) fn empty() -> Witness {
         Witness {
             boot: String::new(),
             seq: 0,
@@ -155,8 +155,8 @@ impl Witness {
         }
     }
 
-    /// Up to which byte, and which line, the log must be whole when it is read under the boot id `boot`.
-    pub(crate) fn vouches_for(&self, boot: &str) -> (u64, u64) {
+    /// Up to which byte and which line the log must be intact when it is read under the boot id `boot`.
+    pub(crate) fn required_end(&self, boot: &str) -> (u64, u64) {
         if self.boot == boot { (self.end, self.seq) } else { (self.synced, self.synced_seq) }
     }
 
@@ -164,7 +164,7 @@ impl Witness {
         let mut buffer = vec![0; 4096];
         let length = mutex.read_at(&mut buffer, 0).ok()?;
         if !buffer[..length].contains(&b'\n') {
-            // Only where much is unwritten.
+            // Only if there are many unwritten settlements.
             buffer.resize(usize::try_from(mutex.metadata().ok()?.len()).ok()?, 0);
             mutex.read_exact_at(&mut buffer, 0).ok()?;
             return Witness::parse(&buffer);
@@ -172,31 +172,31 @@ impl Witness {
         Witness::parse(&buffer[..length])
     }
 
-    /// What the mutex begins with: what stands behind the first line is left over from a longer one.
+    /// Parses the first line of the mutex: anything after it is the rest of a longer one.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Witness> {
         let line = bytes.split(|b| *b == b'\n').next()?;
         serde_json::from_slice(line).ok()
     }
 }
 
-/// Opens the lock file at `path`, making it where it is missing, and locks it.
-pub(crate) fn lock_file(dir: &FenceDir, path: &Path, patience: &Patience) -> Result<File, LockError> {
+/// Opens the lock file at `path`, creating it if it is missing, and locks it.
+pub(crate) fn lock_file(dir: &FenceDir, path: &Path, budget: &WaitBudget) -> Result<File, LockError> {
     loop {
         let opened = dir.lock_file(path);
         let file = opened.map_err(|source| LockError::Io { path: path.to_owned(), source })?;
-        wait_for_lock(&file, path, patience)?;
+        wait_for_lock(&file, path, budget)?;
         if dir.leads_to(path, &file) {
             return Ok(file);
         }
-        // Deleted or replaced between opening and locking: this lock locks nobody out.
-        if patience.left().is_zero() {
+        // Deleted or replaced between opening and locking: this lock excludes nobody.
+        if budget.left().is_zero() {
             return Err(LockIsHeld { path: path.to_owned(), holder: LockHolder::Unknown }.into());
         }
     }
 }
 
-/// Takes an exclusive lock, trying again and again: there is none with a timeout.
-fn wait_for_lock(file: &File, path: &Path, patience: &Patience) -> Result<(), LockError> {
+/// Takes an exclusive lock by polling: `flock` has no timeout.
+fn wait_for_lock(file: &File, path: &Path, budget: &WaitBudget) -> Result<(), LockError> {
     let mut pause = Duration::from_millis(1);
     loop {
         match file.try_lock() {
@@ -204,7 +204,7 @@ fn wait_for_lock(file: &File, path: &Path, patience: &Patience) -> Result<(), Lo
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(source)) => return Err(LockError::Io { path: path.to_owned(), source }),
         }
-        let left = patience.left();
+        let left = budget.left();
         if left.is_zero() {
             return Err(LockIsHeld { path: path.to_owned(), holder: lock_holder::of(file) }.into());
         }
@@ -214,35 +214,35 @@ fn wait_for_lock(file: &File, path: &Path, patience: &Patience) -> Result<(), Lo
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "somebody else deletes and replaces files here")]
+#[expect(clippy::disallowed_methods, reason = "simulates another process that deletes and replaces files")]
 mod tests {
     use super::*;
     use std::{fs, os::unix::fs::MetadataExt, time::Instant};
 
-    fn patience(most: Duration) -> Patience {
-        Patience::of(most, Instant::now())
+    fn budget(most: Duration) -> WaitBudget {
+        WaitBudget::of(most, Instant::now())
     }
 
     #[test]
-    fn the_lock_keeps_others_out_until_it_is_let_go() {
+    fn lock_excludes_others_until_it_is_released() {
         let temp = tempfile::tempdir().unwrap();
         let dir = FenceDir::at(temp.path().to_owned());
-        let held = Mutex::lock(&dir, &patience(Duration::ZERO)).unwrap();
-        assert!(matches!(Mutex::lock(&dir, &patience(Duration::ZERO)), Err(LockError::Held(_))));
+        let held = Mutex::lock(&dir, &budget(Duration::ZERO)).unwrap();
+        assert!(matches!(Mutex::lock(&dir, &budget(Duration::ZERO)), Err(LockError::Held(_))));
         drop(held);
-        let _again = Mutex::lock(&dir, &patience(Duration::ZERO)).unwrap();
+        let _again = Mutex::lock(&dir, &budget(Duration::ZERO)).unwrap();
     }
 
     #[test]
-    fn whoever_locked_a_file_that_was_then_replaced_starts_over() {
+    fn lock_on_a_replaced_file_is_taken_again() {
         let temp = tempfile::tempdir().unwrap();
         let dir = FenceDir::at(temp.path().to_owned());
-        let held = Mutex::lock(&dir, &patience(Duration::ZERO)).unwrap();
+        let held = Mutex::lock(&dir, &budget(Duration::ZERO)).unwrap();
         let waiter = {
             let dir = dir.clone();
-            thread::spawn(move || Mutex::lock(&dir, &patience(Duration::from_secs(600))))
+            thread::spawn(move || Mutex::lock(&dir, &budget(Duration::from_secs(600))))
         };
-        // It has the old one open, and waits for it.
+        // The waiter has the old file open, and waits for it.
         let times_open = || {
             let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
             links.filter(|path| *path == dir.mutex()).count()
@@ -250,7 +250,7 @@ mod tests {
         while times_open() < 2 {
             thread::yield_now();
         }
-        // Away, and another one in its place: whoever got the old one would lock nobody out.
+        // Replaced by another file: a lock on the old one would exclude nobody.
         fs::remove_file(dir.mutex()).unwrap();
         fs::write(dir.mutex(), "").unwrap();
         drop(held);
@@ -259,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_witness_over_a_longer_one_reads_as_itself() {
+    fn shorter_witness_overwrites_a_longer_one() {
         let temp = tempfile::tempdir().unwrap();
-        let mutex = Mutex::lock(&FenceDir::at(temp.path().to_owned()), &patience(Duration::ZERO)).unwrap();
+        let mutex = Mutex::lock(&FenceDir::at(temp.path().to_owned()), &budget(Duration::ZERO)).unwrap();
         assert_eq!(mutex.witness(), None);
         for end in [123_456_789, 7] {
-            let witness = Witness { boot: "b".to_owned(), seq: 1, end, ..Witness::of_nothing() };
-            mutex.leave(&witness);
+            let witness = Witness { boot: "b".to_owned(), seq: 1, end, ..Witness::empty() };
+            mutex.write_witness(&witness);
             assert_eq!(mutex.witness(), Some(witness));
         }
     }

@@ -5,7 +5,7 @@
 
 use crate::{
     host::{
-        clock::{self, Patience},
+        clock::{self, WaitBudget},
         kept_hook::{self, Word},
         process,
         surroundings::Environment,
@@ -79,8 +79,8 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
     }
     let here = process::here().map_err(|e| e.to_string())?;
     let report = Updated { here: &here, receive_pack, updated };
-    let patience = Patience::of(LOCK_TIMEOUT, start);
-    let store = Store::lock(&dir, &here.boot, &patience).map_err(|e| e.to_string())?;
+    let budget = WaitBudget::of(LOCK_TIMEOUT, start);
+    let store = Store::lock(&dir, &here.boot, &budget).map_err(|e| e.to_string())?;
     let written = report.settle(store, &dir, &repository).map_err(|e| e.to_string())?;
     syslog::announce(settings::syslog(&repository.config).as_ref(), &written);
     Ok(())
@@ -100,7 +100,7 @@ impl Updated<'_> {
         if let Some(flight) = store.state().in_flight.iter().find(|flight| self.is_report_on(flight)).cloned() {
             let plan = store.plan_of(&flight)?;
             let settlement = settle_as_reported(&flight, &plan, &self.updated);
-            return Ok(store.settle_or_leave_word(&flight, settlement, plan.len(), Evidence::Reported)?);
+            return Ok(store.settle_or_defer(&flight, settlement, plan.len(), Evidence::Reported)?);
         }
         // Settings that are unreadable by now do not change what has moved.
         let settings = settings::read(&repository.config).ok();

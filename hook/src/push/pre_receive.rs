@@ -2,7 +2,7 @@
 
 use crate::{
     host::{
-        clock::Patience,
+        clock::WaitBudget,
         kept_hook::{self, Word},
         surroundings::Environment,
     },
@@ -121,7 +121,7 @@ fn guarded_part(arrival: &Arrival<'_>, settings: &Settings) -> Result<Guarded, R
 /// A gate that was switched off records that once, and settles pushes that are over before refs move without it. It
 /// refuses nothing, so it waits only briefly for the lock.
 fn settle_before_switch_off(recorder: &mut Recorder<'_>, arrival: &Arrival<'_>, settings: &Settings) -> Admission {
-    recorder.patience = Patience::of(Duration::ZERO, arrival.start);
+    recorder.budget = WaitBudget::of(Duration::ZERO, arrival.start);
     if recorder.has_log()
         && let Ok(mut store) = recorder.open()
     {

@@ -1,7 +1,7 @@
 //! The log, for one push: opening it, writing to it, and recording the verdict.
 
 use crate::{
-    host::{clock::Patience, surroundings, syslog},
+    host::{clock::WaitBudget, surroundings, syslog},
     log::{
         files::FenceDir,
         journal::Damage,
@@ -27,7 +27,7 @@ pub(crate) struct Recorder<'a> {
     settings: Option<&'a Settings>,
     dir: FenceDir,
     pub(crate) who: Who,
-    pub(crate) patience: Patience,
+    pub(crate) budget: WaitBudget,
     /// Which refusals of this push take effect.
     pub(crate) enforcement: Enforcement,
 }
@@ -47,7 +47,7 @@ impl<'a> Recorder<'a> {
             settings: None,
             dir: FenceDir::at(arrival.repository.fence_dir()),
             who: surroundings::who(arrival.environment),
-            patience: Patience::of(shortest_wait(fences.clone()), arrival.start),
+            budget: WaitBudget::of(shortest_wait(fences.clone()), arrival.start),
             enforcement: Enforcement::of(fences, false),
         }
     }
@@ -55,7 +55,7 @@ impl<'a> Recorder<'a> {
     /// Restricts the recorder to the fences that `guarded` touches.
     pub(crate) fn narrow_to(&mut self, guarded: &Guarded, settings: &Settings) {
         let fences = guarded.fences(settings);
-        self.patience = Patience::of(shortest_wait(fences.iter().copied()), self.arrival.start);
+        self.budget = WaitBudget::of(shortest_wait(fences.iter().copied()), self.arrival.start);
         self.enforcement = Enforcement::of(fences, guarded.concerns_leases());
     }
 
@@ -121,7 +121,7 @@ impl<'a> Recorder<'a> {
         let Some(settings) = self.settings else { return self.lock() };
         let mut store = match self.lock() {
             Err(StoreError::Damage(Damage::NoLog(_))) if settings.init_at_first_push => {
-                Store::begin(&self.dir, &self.who.pusher, &self.here().boot, &self.patience)?;
+                Store::begin(&self.dir, &self.who.pusher, &self.here().boot, &self.budget)?;
                 self.lock()?
             }
             locked => locked?,
@@ -141,7 +141,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn lock(&self) -> Result<Store, StoreError> {
-        Store::lock(&self.dir, &self.here().boot, &self.patience.with_grace(GRACE))
+        Store::lock(&self.dir, &self.here().boot, &self.budget.with_grace(GRACE))
     }
 
     fn here(&self) -> &Place {
@@ -162,14 +162,14 @@ impl<'a> Recorder<'a> {
     }
 
     pub(crate) fn elapsed_us(&self) -> u64 {
-        u64::try_from(self.patience.spent().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.budget.spent().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// The refusal for a log that cannot be used.
     pub(crate) fn broken(&self, error: &StoreError) -> Reject {
         let mend = match error {
             StoreError::Locked(held) => {
-                let (holder, waited) = (held.to_string(), self.patience.spent());
+                let (holder, waited) = (held.to_string(), self.budget.spent());
                 return Reject::Busy { fence: None, holder, waited };
             }
             StoreError::Damage(Damage::NoLog(_)) => {

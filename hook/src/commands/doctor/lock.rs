@@ -2,7 +2,7 @@
 
 use crate::{
     commands::doctor::gate::{Finding, Severity, quoted},
-    host::clock::Patience,
+    host::clock::WaitBudget,
     log::{files::FenceDir, mutex::Mutex},
 };
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const HELD_TOO_LONG: Duration = Duration::from_secs(1);
 /// Everything that keeps a push from taking the lock, or lets readers do so.
 pub(crate) fn check(dir: &FenceDir) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(held) = Mutex::is_held(dir, &Patience::of(HELD_TOO_LONG, Instant::now())) {
+    if let Some(held) = Mutex::is_held(dir, &WaitBudget::of(HELD_TOO_LONG, Instant::now())) {
         let sentence =
             format!("{held}, and has been for a while: pushes wait for it and are then refused as FENCE-BUSY");
         findings.push(Finding { name: "lock-held", severity: Severity::Error, sentence, fix: None });

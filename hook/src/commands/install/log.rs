@@ -5,7 +5,7 @@ use crate::{
         failure::{self, CommandError},
         install::takeover::Raise,
     },
-    host::{clock::Patience, surroundings::os_user},
+    host::{clock::WaitBudget, surroundings::os_user},
     log::{
         files::FenceDir,
         history::{self, LiveLog},
@@ -83,15 +83,15 @@ pub(crate) fn create_or_repair(
     raises: Vec<Raise>,
 ) -> Result<Option<Damage>, CommandError> {
     let boot = failure::here()?.boot;
-    let patience = Patience::of(Duration::from_secs(30), Instant::now());
+    let budget = WaitBudget::of(Duration::from_secs(30), Instant::now());
     close_locks(dir)?;
     match log {
         LogCondition::Damaged(damage, _) => return Ok(Some(damage)),
         LogCondition::Whole(_) if raises.is_empty() => return Ok(None),
-        LogCondition::Missing(_) => Store::begin(dir, &os_user(), &boot, &patience)?,
+        LogCondition::Missing(_) => Store::begin(dir, &os_user(), &boot, &budget)?,
         LogCondition::Whole(_) | LogCondition::Interrupted(_) => {}
     }
-    let mut store = match Store::lock(dir, &boot, &patience) {
+    let mut store = match Store::lock(dir, &boot, &budget) {
         Err(StoreError::Damage(damage)) => return Ok(Some(damage)),
         locked => locked?,
     };

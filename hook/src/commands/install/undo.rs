@@ -2,7 +2,7 @@
 
 use crate::{
     commands::failure::CommandError,
-    host::clock::Patience,
+    host::clock::WaitBudget,
     log::{
         files::FenceDir,
         mutex::{LockError, lock_file},
@@ -27,10 +27,10 @@ pub(crate) struct InstallLock {
 /// Waits until nobody else installs or uninstalls here. It locks a file in `fence/`, which other users cannot open, and
 /// not the repository's directory, which every reader can open. The file is removed afterwards.
 pub(crate) fn lock_installing(dir: &FenceDir) -> Result<InstallLock, CommandError> {
-    let patience = Patience::of(Duration::from_secs(60), Instant::now());
+    let budget = WaitBudget::of(Duration::from_secs(60), Instant::now());
     loop {
         let made = dir.make().map_err(CommandError::io("make", dir.path()))?;
-        match lock_file(dir, &dir.installing(), &patience) {
+        match lock_file(dir, &dir.installing(), &budget) {
             Ok(locked) => return Ok(InstallLock { dir: dir.clone(), made, _locked: locked }),
             Err(LockError::Held(held)) => {
                 return Err(CommandError::Other {
@@ -40,7 +40,7 @@ pub(crate) fn lock_installing(dir: &FenceDir) -> Result<InstallLock, CommandErro
             }
             // The other process has failed and removed the directory.
             Err(LockError::Io { source, .. })
-                if source.kind() == io::ErrorKind::NotFound && !patience.left().is_zero() => {}
+                if source.kind() == io::ErrorKind::NotFound && !budget.left().is_zero() => {}
             Err(LockError::Io { path, source }) => return Err(CommandError::io("lock", path)(source)),
         }
     }

@@ -9,7 +9,7 @@ mod turn;
 use crate::{
     commands::failure::{self, CommandError},
     host::{
-        clock::Patience,
+        clock::WaitBudget,
         process::{self, Liveness},
         surroundings::{Environment, os_user},
         syslog,
@@ -76,7 +76,7 @@ impl Operator {
 
     /// The log under the lock, after settling all pushes that are over: its marks are current.
     pub(crate) fn lock(&self) -> Result<Store, CommandError> {
-        let mut store = Store::lock(&self.fence_dir(), &self.here.boot, &Operator::patience())?;
+        let mut store = Store::lock(&self.fence_dir(), &self.here.boot, &Operator::budget())?;
         let viewpoint = Viewpoint { here: &self.here, watched: None };
         let settled = settle_finished(&mut store, &self.repository, &self.settings, viewpoint, |_, _| true);
         settled.map_err(settling).map(|_| store)
@@ -87,8 +87,8 @@ impl Operator {
     }
 
     /// How long a command waits for the lock.
-    pub(crate) fn patience() -> Patience {
-        Patience::of(LOCK_TIMEOUT, Instant::now())
+    pub(crate) fn budget() -> WaitBudget {
+        WaitBudget::of(LOCK_TIMEOUT, Instant::now())
     }
 
     /// Records `event` durably and releases the lock.

@@ -115,7 +115,7 @@ fn adopt(operator: &Operator, damage: &Damage, reason: &str) -> Result<(), Comma
     if let Damage::Line { line, .. } = damage {
         set_aside_from(*line, &operator.fence_dir())?;
     }
-    let store = Store::adopt(&operator.fence_dir(), &operator.here.boot, &Operator::patience())?;
+    let store = Store::adopt(&operator.fence_dir(), &operator.here.boot, &Operator::budget())?;
     let repaired = Event::LogRepaired { found: damage.to_string(), reason, pusher: operator.name.clone() };
     operator.commit(store, repaired)
 }
@@ -154,7 +154,7 @@ fn find_problems(dir: &FenceDir, boot: &str) -> Result<Vec<Repairable>, CommandE
     if !dir.has(&dir.mutex()) {
         findings.push(Repairable::NoMutex);
     }
-    let witness = Witness::look_up(dir);
+    let witness = Witness::read_unlocked(dir);
     let witness = witness.as_ref().map(|witness| (witness, boot));
     // Read as a push does, and then completely: damage that no push notices is repaired too.
     let seen_by_push = history::current(dir, boot);

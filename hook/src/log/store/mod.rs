@@ -1,11 +1,10 @@
-//! The log, held under the lock: the fence itself.
+//! The log under its lock: the fence itself.
 //!
-//! Calling order: [`Store::lock`], look at [`Store::state`], [`Store::append`] what happened, and
-//! [`Store::commit`]. Nothing is written before `commit`; whoever drops a store without it leaves
-//! everything as it was. Accepting a push is `commit(Durability::Synced)`: when that returns, the
-//! line will survive the machine.
+//! Calling order: [`Store::lock`], read [`Store::state`], [`Store::append`] events, and [`Store::commit`]. Nothing is
+//! written before `commit`; dropping a store without it changes nothing. A push is accepted by
+//! `commit(Durability::Synced)`: when that returns, the line survives a machine crash.
 //!
-//! What this does not do: decide. It keeps the record and proves that it is unbroken.
+//! The store decides nothing. It keeps the log and checks that it is intact.
 
 mod plans;
 mod rotation;
@@ -14,7 +13,7 @@ mod writing;
 pub(crate) use plans::read_plan;
 
 use crate::{
-    host::clock::{self, Patience},
+    host::clock::{self, WaitBudget},
     log::{
         checkpoint::{CheckpointFile, Head},
         directory::For,
@@ -26,25 +25,25 @@ use crate::{
 use git_fence_core::{Event, Evidence, InFlight, LOG_VERSION, Line, LineHash, PushId, Settlement, State, hash_line};
 use std::{fs::File, io, path::PathBuf};
 
-/// Whether a commit must survive a crash of the machine.
+/// Whether a commit must survive a machine crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// It must: a push is let through on the strength of it.
+    /// Yes: a push is admitted because of it.
     Synced,
-    /// It need not: a refusal that is lost moves nothing.
+    /// No: losing a refusal changes nothing.
     Lazy,
 }
 
-/// What is believed about the log.
+/// What is trusted about the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Belief {
-    /// The log, its checkpoint, and the witness to its length.
-    InAllThatSpeaksOfIt,
-    /// Only what can be read in the log itself.
-    InTheLogAlone,
+enum Trust {
+    /// The log, its checkpoint, and the witness of its length.
+    Everything,
+    /// Only the log itself.
+    LogOnly,
 }
 
-/// Why the store cannot be had.
+/// Why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     #[error(transparent)]
@@ -55,58 +54,58 @@ pub(crate) enum StoreError {
     PlanLost { push: PushId, path: PathBuf },
 }
 
-/// The log and what it says, under the lock.
-#[must_use = "what was appended is only written by commit"]
+/// The log and its state, under the lock.
+#[must_use = "appended lines are written only by commit"]
 pub(crate) struct Store {
     dir: FenceDir,
     boot: String,
     log: File,
     state: State,
-    /// The last line, appended ones included.
+    /// The last line, including appended ones.
     head: Head,
-    /// Where the file's last whole line ends.
+    /// The end of the last complete line in the file.
     written_end: u64,
-    /// Bytes after it, of an interrupted append.
+    /// The bytes after it, from an interrupted append.
     torn: Vec<u8>,
-    /// Lines that are not written yet.
+    /// Appended lines that are not written yet.
     pending: Vec<u8>,
-    /// What they say, and what was written before by the same hand.
-    said: Vec<Line>,
+    /// All lines that this store has appended.
+    appended: Vec<Line>,
     /// The end of the last checkpoint.
     checkpointed: u64,
-    /// Up to which byte and which line the log is known to be synced.
+    /// The byte and the line up to which the log is known to be synced.
     synced: (u64, u64),
-    /// Files that are not needed any more once what was appended is written.
+    /// Files that are no longer needed once the appended lines are written.
     obsolete: Vec<PathBuf>,
-    /// What the last holder of the lock left.
+    /// The witness of the last holder of the lock.
     left: Witness,
-    // Last, so that it is let go after everything else.
+    // The last field, so that it is released after everything else.
     mutex: Mutex,
 }
 
 impl Store {
     /// Takes the lock and reads the log. `boot` is the kernel's boot id.
-    pub(crate) fn lock(dir: &FenceDir, boot: &str, patience: &Patience) -> Result<Store, StoreError> {
-        Store::lock_with(dir, boot, patience, Belief::InAllThatSpeaksOfIt)
+    pub(crate) fn lock(dir: &FenceDir, boot: &str, budget: &WaitBudget) -> Result<Store, StoreError> {
+        Store::lock_with(dir, boot, budget, Trust::Everything)
     }
 
-    /// The same, for an operator who has declared the log to be the log as far as it can be read:
-    /// what cannot is set aside, and nothing that speaks of more lines is believed.
-    pub(crate) fn adopt(dir: &FenceDir, boot: &str, patience: &Patience) -> Result<Store, StoreError> {
-        Store::lock_with(dir, boot, patience, Belief::InTheLogAlone)
+    /// The same, for an operator who has decided to keep the readable part of the log: the rest is moved to a separate
+    /// file, and files that refer to more lines are ignored.
+    pub(crate) fn adopt(dir: &FenceDir, boot: &str, budget: &WaitBudget) -> Result<Store, StoreError> {
+        Store::lock_with(dir, boot, budget, Trust::LogOnly)
     }
 
-    fn lock_with(dir: &FenceDir, boot: &str, patience: &Patience, belief: Belief) -> Result<Store, StoreError> {
+    fn lock_with(dir: &FenceDir, boot: &str, budget: &WaitBudget, trust: Trust) -> Result<Store, StoreError> {
         let path = dir.log();
         if !dir.path().is_dir() {
             return Err(Damage::NoLog(path).into());
         }
-        let mutex = Mutex::lock(dir, patience).map_err(locking)?;
-        // Not before: whoever held the lock may have rotated, and what was the log is then an archive.
+        let mutex = Mutex::lock(dir, budget).map_err(locking)?;
+        // Not before: the log may have been rotated by the previous holder, and the old file is then an archive.
         let log = open_log(dir)?;
-        let (checkpoint, witness) = match belief {
-            Belief::InAllThatSpeaksOfIt => (CheckpointFile::read(dir)?, mutex.witness()),
-            Belief::InTheLogAlone => (CheckpointFile::Missing, Some(Witness::of_nothing())),
+        let (checkpoint, witness) = match trust {
+            Trust::Everything => (CheckpointFile::read(dir)?, mutex.witness()),
+            Trust::LogOnly => (CheckpointFile::Missing, Some(Witness::empty())),
         };
         let is_damaged = matches!(checkpoint, CheckpointFile::Damaged);
         let (start, checkpointed) = match checkpoint {
@@ -126,23 +125,23 @@ impl Store {
             head: journal.head,
             torn: journal.torn,
             pending: Vec::new(),
-            said: Vec::new(),
+            appended: Vec::new(),
             checkpointed,
             synced: witness.as_ref().map_or((checkpointed, 0), |witness| (witness.synced, witness.synced_seq)),
             obsolete: Vec::new(),
-            left: witness.unwrap_or_else(Witness::of_nothing),
+            left: witness.unwrap_or_else(Witness::empty),
             mutex,
         };
-        if belief == Belief::InTheLogAlone {
+        if trust == Trust::LogOnly {
             store.obsolete.push(dir.checkpoint());
         }
         store.record_recovery(is_damaged)?;
-        store.write_what_was_left()?;
+        store.append_unwritten()?;
         Ok(store)
     }
 
-    /// What git said of pushes when there was no room for it goes before everything else.
-    fn write_what_was_left(&mut self) -> Result<(), StoreError> {
+    /// Git's reports that did not fit on the disk go before everything else.
+    fn append_unwritten(&mut self) -> Result<(), StoreError> {
         for Unwritten { push, count, settlement } in self.left.unwritten.clone() {
             if let Some(flight) = self.state.flight(push).cloned() {
                 self.settle(&flight, settlement, count, Evidence::Reported)?;
@@ -151,17 +150,17 @@ impl Store {
         Ok(())
     }
 
-    /// Who waits for a slot and goes before pushes.
+    /// Commands that wait for a slot and go before pushes.
     pub(crate) fn turns(&self) -> &[Turn] {
         &self.left.turns
     }
 
-    /// Lets those turns stand that `stay`. Known to others with the next line that is written, or by [`Store::announce`].
+    /// Keeps only the turns for which `stay` is true. Others see this after the next write, or [`Store::announce`].
     pub(crate) fn keep_turns(&mut self, stay: impl FnMut(&Turn) -> bool) {
         self.left.turns.retain(stay);
     }
 
-    /// Appends what became of a push in flight.
+    /// Appends the settlement of a push in flight.
     pub(crate) fn settle(
         &mut self,
         flight: &InFlight,
@@ -172,14 +171,14 @@ impl Store {
         for event in settlement.on_record(flight, &self.state, count, evidence) {
             self.append(event)?;
         }
-        self.forget_plan_of(flight);
+        self.discard_plan_of(flight);
         Ok(())
     }
 
-    /// Begins the log. Under the mutex: of two first pushes one begins it.
-    pub(crate) fn begin(dir: &FenceDir, by: &str, boot: &str, patience: &Patience) -> Result<(), StoreError> {
+    /// Creates the log. Under the mutex, so that only one of two first pushes creates it.
+    pub(crate) fn begin(dir: &FenceDir, by: &str, boot: &str, budget: &WaitBudget) -> Result<(), StoreError> {
         dir.make().map_err(Damage::io("make", dir.path()))?;
-        let mutex = Mutex::lock(dir, patience).map_err(locking)?;
+        let mutex = Mutex::lock(dir, budget).map_err(locking)?;
         let path = dir.log();
         if dir.has(&path) {
             return Ok(());
@@ -192,11 +191,11 @@ impl Store {
         let bytes = serialise(&line);
         dir.replace(&path, &bytes, true).map_err(Damage::io("write", &path))?;
         dir.sync().map_err(Damage::io("sync", dir.path()))?;
-        mutex.leave(&Witness::of_first_line(boot, 1, &bytes));
+        mutex.write_witness(&Witness::of_first_line(boot, 1, &bytes));
         Ok(())
     }
 
-    /// Where all fences stand, appended events included.
+    /// The state of all fences, including appended events.
     pub(crate) fn state(&self) -> &State {
         &self.state
     }
@@ -206,34 +205,34 @@ impl Store {
         PushId(self.head.seq + 1)
     }
 
-    /// Adds what happened to the log and takes it into account.
+    /// Appends an event and applies it to the state.
     pub(crate) fn append(&mut self, event: Event) -> Result<(), StoreError> {
         let line = Line { seq: self.head.seq + 1, time: clock::now(), event, prev: self.head.hash.clone() };
         self.state.apply(line.seq, &line.time, &line.event).map_err(|e| Damage::Line {
             path: self.dir.log(),
             line: line.seq,
-            why: format!("would be refused: {e}"),
+            why: format!("would not be allowed: {e}"),
         })?;
         let bytes = serialise(&line);
         let start = self.head.end;
         self.head =
             Head { seq: line.seq, start, end: start + bytes.len() as u64, hash: hash_line(&bytes[..bytes.len() - 1]) };
         self.pending.extend(bytes);
-        self.said.push(line);
+        self.appended.push(line);
         Ok(())
     }
 
-    /// Where an interrupted append goes. The same under one lock, which is held.
-    fn aside(&self) -> PathBuf {
+    /// The file for an interrupted append. It is the same as long as the lock is held.
+    fn torn_path(&self) -> PathBuf {
         self.dir.free_name_for_torn(self.written_end)
     }
 
-    /// An interrupted append was never acknowledged, and a checkpoint can be made again. Both are
-    /// put right, and on record.
+    /// An interrupted append was never acknowledged, and a checkpoint can be rebuilt. Both are repaired, and the repair is
+    /// recorded.
     fn record_recovery(&mut self, checkpoint_is_damaged: bool) -> Result<(), StoreError> {
         if !self.torn.is_empty() {
-            let name = self.aside().file_name().unwrap_or_default().display().to_string();
-            let reason = format!("a torn last line of {} bytes was set aside in '{name}'", self.torn.len());
+            let name = self.torn_path().file_name().unwrap_or_default().display().to_string();
+            let reason = format!("a torn last line of {} bytes was moved to '{name}'", self.torn.len());
             self.append(Event::LogRecovered { reason })?;
         }
         if checkpoint_is_damaged {
@@ -245,10 +244,10 @@ impl Store {
     }
 }
 
-/// A log that was never begun, or one that was and is gone.
+/// Distinguishes a log that was never created from one that is lost.
 pub(crate) fn missing_log(dir: &FenceDir) -> Damage {
     let has_archives = dir.archives().is_ok_and(|archives| !archives.is_empty());
-    if has_archives || dir.has(&dir.checkpoint()) || Witness::look_up(dir).is_some() {
+    if has_archives || dir.has(&dir.checkpoint()) || Witness::read_unlocked(dir).is_some() {
         Damage::LostLog(dir.log())
     } else {
         Damage::NoLog(dir.log())
@@ -263,7 +262,7 @@ fn open_log(dir: &FenceDir) -> Result<File, StoreError> {
 }
 
 fn serialise(line: &Line) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(line).expect("a line has no value that JSON lacks");
+    let mut bytes = serde_json::to_vec(line).expect("every line can be represented in JSON");
     bytes.push(b'\n');
     bytes
 }

@@ -1,4 +1,4 @@
-//! Rotating: the lines so far are moved to a file of their own.
+//! Rotation: moves the lines so far to an archive.
 
 use crate::{
     host::clock,
@@ -13,10 +13,10 @@ use git_fence_core::{Event, LOG_VERSION, Line};
 use std::path::PathBuf;
 
 impl Store {
-    /// Moves all lines to a file of their own, goes on in a new one, and lets the lock go.
+    /// Moves all lines to an archive, continues in a new file, and releases the lock.
     ///
-    /// At every moment there is a whole log under the log's name. The checkpoint goes first, because
-    /// it speaks of offsets in the file that is moved; without one the log is read from its beginning.
+    /// At any time there is a complete log under the log's name. The checkpoint is removed first, because it refers to
+    /// offsets in the file that is moved; without it, the log is read from its beginning.
     pub(crate) fn rotate(mut self, by: &str) -> Result<PathBuf, StoreError> {
         self.write_out(Durability::Synced)?;
         let (log, archive) = (self.dir.log(), self.dir.archive(self.head.seq));
@@ -30,11 +30,11 @@ impl Store {
         self.dir.link(&log, &archive).map_err(Damage::io("link", &archive))?;
         self.dir.replace(&log, &bytes, true).map_err(Damage::io("write", &log))?;
         self.dir.sync().map_err(Damage::io("sync", self.dir.path()))?;
-        self.mutex.leave(&Witness::of_first_line(&self.boot, line.seq, &bytes));
+        self.mutex.write_witness(&Witness::of_first_line(&self.boot, line.seq, &bytes));
         Ok(archive)
     }
 
-    /// Removes what an interrupted rotation left: no file of its own.
+    /// Removes the files of an interrupted rotation.
     pub(crate) fn remove_leftovers(&self) -> Result<(), StoreError> {
         for left in history::leftovers(&self.dir)? {
             self.remove_if_there(left)?;

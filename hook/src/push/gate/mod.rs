@@ -64,12 +64,12 @@ impl Gate<'_> {
             Decision::Wait(fence) => self.wait_for(&fence, store, landings, viewpoint, waiting),
             Decision::Admit { .. } if self.yields(&mut store) => {
                 drop(store);
-                waiting.wait(None, self.recorder.patience.left());
+                waiting.wait(None, self.recorder.budget.left());
                 Ok(None)
             }
             Decision::Admit { overruled, leases } => {
                 let admission = self.enter(store, overruled, leases, reread)?;
-                let waited = waiting.has_notified.then(|| self.recorder.patience.spent());
+                let waited = waiting.has_notified.then(|| self.recorder.budget.spent());
                 Ok(Some(Admission { waited, ..admission }))
             }
         }
@@ -79,7 +79,7 @@ impl Gate<'_> {
     /// push may still wait.
     fn yields(&self, store: &mut Store) -> bool {
         let fences: Vec<&FenceName> = self.claims.iter().map(|claim| &claim.rules.fence).collect();
-        !self.recorder.patience.left().is_zero() && operator_is_waiting(store, &self.arrival.here, &fences)
+        !self.recorder.budget.left().is_zero() && operator_is_waiting(store, &self.arrival.here, &fences)
     }
 
     fn open(&self) -> Result<Store, Objection> {

@@ -102,12 +102,12 @@ impl Gate<'_> {
             };
         }
         self.release_lock(store, landings, &blocker, waiting)?;
-        let patience = &self.recorder.patience;
-        if !waiting.has_notified && patience.spent() >= REPORTED_AFTER {
-            messages::waiting(&blocker.holder, patience.left());
+        let budget = &self.recorder.budget;
+        if !waiting.has_notified && budget.spent() >= REPORTED_AFTER {
+            messages::waiting(&blocker.holder, budget.left());
             waiting.has_notified = true;
         }
-        waiting.wait(blocker.pidfd.as_ref(), patience.left().max(FIRST_INTERVAL));
+        waiting.wait(blocker.pidfd.as_ref(), budget.left().max(FIRST_INTERVAL));
         Ok(None)
     }
 
@@ -166,13 +166,13 @@ impl Gate<'_> {
         if let Some(depth) = blocker.ancestor {
             return Some(Reject::Nested { fence, twice: depth == 0 });
         }
-        let patience = &self.recorder.patience;
+        let budget = &self.recorder.budget;
         let holder = blocker.holder.clone();
         // A push whose age no clock can tell is over when some push has watched it for the whole bound. A push that has
         // almost done so stays until then; otherwise each one would start over, and none would see the end.
         let is_nearly_over = blocker.unwatched.is_some_and(|rest| rest <= GRACE);
-        let gives_up = patience.left().is_zero() && !is_nearly_over;
-        gives_up.then(|| Reject::Busy { fence: Some(fence), holder, waited: patience.spent() })
+        let gives_up = budget.left().is_zero() && !is_nearly_over;
+        gives_up.then(|| Reject::Busy { fence: Some(fence), holder, waited: budget.spent() })
     }
 
     /// A fence that only observes evicts nothing.

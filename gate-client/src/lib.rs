@@ -9,9 +9,11 @@
 //! assert_eq!(option, "fence-token=repo:42"); // git push -o fence-token=repo:42
 //! ```
 
+mod client;
 mod clock;
 mod commands;
 mod failure;
+mod files;
 mod git;
 mod helper;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -29,6 +29,7 @@
 mod commands;
 #[cfg(test)]
 mod documentation;
+mod failure;
 mod host;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

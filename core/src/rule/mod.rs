@@ -10,5 +10,5 @@ pub(crate) mod fence;
 pub(crate) mod heirs;
 pub(crate) mod offer;
 pub(crate) mod pattern;
+pub(crate) mod reject;
 pub(crate) mod rules;
-pub(crate) mod verdict;

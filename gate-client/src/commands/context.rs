@@ -1,6 +1,7 @@
 //! The fence and remote of a command, and the lease that is held here.
 
 use crate::{
+    client::Client,
     clock::Clock,
     failure::Failure,
     git::{
@@ -8,7 +9,6 @@ use crate::{
         local::{Local, Remote},
     },
     lease::{
-        client::Client,
         held::{CurrentLease, HeldLease, LeaseDir},
         taking::LeaseRequest,
     },

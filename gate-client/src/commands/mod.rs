@@ -1,7 +1,7 @@
 //! The command line of `git fence`, and its single commands: one operation on a lease each.
 //!
 //! A command finds its fence and remote, does one thing, and prints the result: messages on stderr, data on stdout.
-//! Nothing else prints.
+//! Only `run`, the keeper and the helper print something of their own: while they run, on stderr.
 
 pub(crate) mod cli;
 pub(crate) mod context;

@@ -4,9 +4,9 @@
 //! the user's refs: then it runs the hook once, and with the usual input.
 
 use crate::{
+    client::Client,
     failure::Failure,
     git::{Git, How, run},
-    lease::client::Client,
     store::{answer::PushAnswer, remote, sending::plain_push},
 };
 use git_fence_system::program::is_executable;

@@ -1,6 +1,7 @@
 //! `git fence push`: a push with a token.
 
 use crate::{
+    client::Client,
     commands::{
         context::{Context, LeaseArgs, Target, shown},
         pre_push,
@@ -8,7 +9,7 @@ use crate::{
     },
     failure::{Cause, Failure},
     git::{Git, How, run},
-    lease::{client::Client, held::LeaseDir, holding::Moved, taking::Taken},
+    lease::{held::LeaseDir, pushing::Moved, taking::Taken},
     store::{
         answer::{PushAnswer, RefAnswer},
         remote,

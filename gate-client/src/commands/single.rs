@@ -1,11 +1,11 @@
 //! The single commands, one per operation on a lease.
 
 use crate::{
+    client::{Client, how_it_came, in_words, why},
     commands::context::{Context, LeaseArgs, Target, orphaned},
     failure::Failure,
     git::How,
     lease::{
-        client::{Client, how_it_came, in_words, why},
         held::{CurrentLease, LeaseDir, Progress},
         taking::Taken,
     },

@@ -9,6 +9,7 @@
 pub(crate) mod protocol;
 
 use crate::{
+    client::Client,
     clock::Clock,
     failure::Failure,
     git::{
@@ -21,9 +22,8 @@ use crate::{
         CAPABILITIES, HelperLine, OptionAnswer, Options, Update, error, listing, nothing, ok, reason_in,
     },
     lease::{
-        client::Client,
         held::{HeldLease, LeaseDir},
-        holding::Moved,
+        pushing::Moved,
     },
     run::{inside::lease_of, signals},
     store::{

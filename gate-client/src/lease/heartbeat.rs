@@ -1,11 +1,6 @@
 //! The heartbeat: a thread that renews a lease until it is stopped.
 
-use crate::{
-    clock,
-    failure::Failure,
-    lease::{client::Client, held::LeaseDir},
-    random,
-};
+use crate::{client::Client, clock, failure::Failure, lease::held::LeaseDir, random};
 use git_fence_core::Stamp;
 use git_fence_system::env;
 use std::{

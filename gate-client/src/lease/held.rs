@@ -5,23 +5,18 @@
 
 use crate::{
     failure::{Failure, of_file},
+    files::{home, name_of_url, wait_for_lock, write_whole},
     git::{How, local::Local},
 };
 use git_fence_core::{FenceName, Holder, HolderMove, Lease, LeaseId, LeasePart, LeaseState, Secret, Stamp, Version};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
-    fs::{self, DirBuilder, File, TryLockError},
-    io::{self, Write as _},
+    fs::{self, DirBuilder, File},
+    io,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
-
-/// The directory of git-fence, in the git directory that all worktrees share.
-pub(crate) fn home(local: &Local) -> PathBuf {
-    local.common_dir.join("git-fence")
-}
 
 /// The lease, as pushes move it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -257,28 +252,6 @@ fn sweep(leases: &Path, now: &Stamp) {
     }
 }
 
-/// Locks `file`, and waits at most as long as `how` allows.
-pub(crate) fn wait_for_lock(file: &File, how: &How) -> io::Result<()> {
-    let since = Instant::now();
-    loop {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) if how.is_over(since.elapsed()) => return Err(io::ErrorKind::TimedOut.into()),
-            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(20)),
-            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Interrupted => {}
-            taken => return taken.map_err(io::Error::from),
-        }
-    }
-}
-
-/// Replaces the file at `path` atomically; only the user can read it.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(bytes)?;
-    file.persist(path)?;
-    Ok(())
-}
-
 fn gone() -> Failure {
     Failure::usage("no lease is held here", "take one:  git fence acquire,  or  git fence run -- COMMAND")
 }
@@ -313,9 +286,4 @@ impl CurrentLease {
             let _ = fs::remove_file(&self.0);
         }
     }
-}
-
-/// A URL as one component of a path.
-pub(crate) fn name_of_url(url: &str) -> String {
-    git_fence_core::hash_line(url.as_bytes()).to_string()[..16].to_owned()
 }

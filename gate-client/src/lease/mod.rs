@@ -1,10 +1,10 @@
-//! Holding a lease: taking it, renewing it, pushing under it, giving it back.
+//! Holding a lease: taking, renewing, pushing under it, releasing.
 //!
-//! Called by the commands, by `run` and by the helper. What to do next is decided in core; what is in here asks the
-//! store, acts on its answers, and keeps what this machine knows of its lease on disk.
+//! Called by the commands, by `run` and by the helper. Core decides what to do next; the modules here ask the store, act on
+//! its answers, and keep the local state of the lease on disk. They know nothing about git objects and refs.
 
-pub(crate) mod client;
 pub(crate) mod heartbeat;
 pub(crate) mod held;
-pub(crate) mod holding;
+pub(crate) mod pushing;
+pub(crate) mod renewing;
 pub(crate) mod taking;

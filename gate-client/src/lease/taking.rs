@@ -1,13 +1,11 @@
 //! Taking a lease: [`Taking`] says what to do, and this does it.
 
 use crate::{
+    client::{Client, used_up},
     clock,
     failure::Failure,
     git::How,
-    lease::{
-        client::{Client, used_up},
-        held::{HeldLease, Key, LeaseDir, Pulse},
-    },
+    lease::held::{HeldLease, Key, LeaseDir, Pulse},
     random,
     store::remote::RemoteRefs,
 };

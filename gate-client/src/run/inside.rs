@@ -10,12 +10,13 @@
 
 use crate::run::lfs;
 use crate::{
+    client::Client,
     failure::Failure,
     git::{
         Git,
         address::{address, local_path, without_password},
     },
-    lease::{client::Client, held::LeaseDir},
+    lease::held::LeaseDir,
     surroundings::{Environment, GitSettings as _, HELPER},
 };
 use git_fence_system::env;

@@ -4,8 +4,9 @@
 
 use crate::{
     failure::{Failure, of_file},
+    files::write_whole,
     git::{Git, address::local_path, in_double_quotes, local::Local},
-    lease::held::{LeaseDir, write_whole},
+    lease::held::LeaseDir,
     run::inside::Way,
 };
 use std::{

@@ -2,8 +2,9 @@
 //!
 //! Acquire, start the heartbeat, run the command, stop the heartbeat, release: in this order, so that no heartbeat is
 //! sent after the release. Deadlines use the clock that includes suspend. The command runs under a keeper, which ends
-//! it when the lease is lost or `run` dies. Called only by the command line.
+//! it when the lease is lost or `run` dies. Called by the command line; the helper finds its lease with [`inside`].
 
+pub(crate) mod acquiring;
 pub(crate) mod child;
 pub(crate) mod inside;
 pub(crate) mod keeper;
@@ -12,18 +13,17 @@ pub(crate) mod members;
 pub(crate) mod outcome;
 pub(crate) mod signals;
 pub(crate) mod starter;
-pub(crate) mod waiting;
 pub(crate) mod watch;
 pub(crate) mod wire;
 
 use crate::{
+    client::Client,
     commands::context::{Context, LeaseArgs, duration, orphaned},
     failure::{Failure, HELD, LOST, who},
-    lease::client::Client,
     run::{
+        acquiring::{FirstFree, release, take_first_free},
         outcome::Outcome,
         starter::Starter,
-        waiting::{FirstFree, release, take_first_free},
         watch::{Bounds, Ended, Run, RunEvent, code_of_signal, note},
     },
 };

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::{Failure, of_file},
-    lease::held::write_whole,
+    files::write_whole,
 };
 use git_fence_core::{FenceName, HeldBy, LeaseId, Token};
 use serde::Serialize;

@@ -1,11 +1,11 @@
 //! Running the command under its lease: when to stop it, and how.
 
 use crate::{
+    client::Client,
     clock::{self, left_until},
     commands::context::{Context, shown},
     failure::Failure,
     lease::{
-        client::Client,
         heartbeat::{Heartbeat, HeartbeatNews},
         held::LeaseDir,
     },

@@ -2,8 +2,8 @@
 //! remote itself, whose refs are moved by git's own compare-and-swap.
 //!
 //! Called by `lease`, through [`remote::RemoteRefs`]; the helper and the commands use `sending` and `answer` for pushes
-//! that carry no lease. Everything about the objects and refs that a lease is made of stays in here, and no rule of
-//! leases does.
+//! without a lease. Everything about the objects and refs of a lease is here, and no rule of leases. It does not call
+//! `lease`.
 
 pub(crate) mod answer;
 pub(crate) mod objects;

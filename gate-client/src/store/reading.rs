@@ -6,12 +6,12 @@
 
 use crate::{
     failure::{Cause, Failure, of_file},
+    files::{home, name_of_url, wait_for_lock, write_whole},
     git::{
         Git, GitError, How, Ran,
         local::{Local, Remote},
         run,
     },
-    lease::held::{home, name_of_url},
     store::objects::{commit_of, has_object, read_commit},
     surroundings::GitSettings as _,
 };
@@ -155,7 +155,7 @@ impl<'a> Mirror<'a> {
         let written = match (tips == known, tips.is_empty()) {
             (true, _) => Ok(()),
             (false, true) => fs::remove_file(&path),
-            (false, false) => crate::lease::held::write_whole(&path, tips.as_bytes()),
+            (false, false) => write_whole(&path, tips.as_bytes()),
         };
         written.map_err(|e| of_file(&path, e))
     }
@@ -251,7 +251,7 @@ impl<'a> Mirror<'a> {
             Some(known) => known.since.age_at(now),
             None => {
                 let watched = Watched { beat: beat.clone(), since: now.clone() };
-                let _ = crate::lease::held::write_whole(&path, &serde_json::to_vec(&watched).unwrap_or_default());
+                let _ = write_whole(&path, &serde_json::to_vec(&watched).unwrap_or_default());
                 Duration::ZERO
             }
         }
@@ -262,7 +262,7 @@ impl<'a> Mirror<'a> {
         let path = self.dir.with_file_name(name);
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(|e| of_file(&path, e))?;
-        crate::lease::held::wait_for_lock(&file, how).map_err(|e| of_file(&path, e))?;
+        wait_for_lock(&file, how).map_err(|e| of_file(&path, e))?;
         Ok(file)
     }
 }

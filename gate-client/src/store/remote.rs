@@ -5,11 +5,9 @@
 //! other.
 
 use crate::{
+    client::{Client, reasons},
     failure::Failure,
-    lease::{
-        client::{Client, reasons},
-        held::home,
-    },
+    files::home,
     random,
     store::{
         answer::{PushAnswer, RefAnswer},

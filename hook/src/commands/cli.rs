@@ -4,7 +4,6 @@ use crate::{
     commands::{
         audit::{self, select::AuditArgs},
         doctor,
-        failure::CommandError,
         install::{self, uninstall},
         operator::{
             self, OperatorArgs, repair, revoke,
@@ -13,6 +12,7 @@ use crate::{
         stats::{self, StatsArgs},
         status,
     },
+    failure::CommandError,
     host::surroundings::Environment,
     push::{post_receive, pre_receive},
 };

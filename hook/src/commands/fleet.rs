@@ -1,6 +1,6 @@
 //! Every repository below a directory: one result line each; a failure does not stop the rest.
 
-use crate::commands::failure::CommandError;
+use crate::failure::CommandError;
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},

@@ -1,12 +1,12 @@
 //! The commands for the server's operator, and the command line that starts them and the hooks.
 //!
 //! A command opens the repository, does one thing and prints. A command that changes a fence does so under the lock, and
-//! the change is recorded. No command is called by a push, and none calls into the internals of another.
+//! the change is recorded. No command is called by a push. `doctor` reads with what
+//! `audit` and `install` offer; otherwise no command calls another.
 
 pub(crate) mod audit;
 pub(crate) mod cli;
 pub(crate) mod doctor;
-pub(crate) mod failure;
 pub(crate) mod fleet;
 pub(crate) mod install;
 pub(crate) mod operator;

@@ -1,11 +1,8 @@
 //! Shows the state of all fences, without changing anything.
 
 use crate::{
-    commands::{
-        doctor::gate,
-        failure::{self, CommandError},
-        operator::tokens,
-    },
+    commands::{doctor::gate, operator::tokens},
+    failure::{self, CommandError},
     host::{clock, surroundings::Environment},
     log::{files::FenceDir, history, store::read_plan},
     push::{
@@ -204,7 +201,7 @@ impl LeaseStatus {
                 writeln!(out, "  lease      held by {owner}, token {token}, for another {left} s unless renewed")?;
             }
             LeaseCondition::Expired => {
-                writeln!(out, "  lease      expired: {owner} had it, token {token}, and has not renewed it")?
+                writeln!(out, "  lease      expired: {owner} had it, token {token}, and has not renewed it")?;
             }
             LeaseCondition::Released if *reason == Reason::Revoked => {
                 writeln!(out, "  lease      free: revoked by {owner}{words}")?;

@@ -1,6 +1,6 @@
 //! The files of our hooks: what git finds, and what of it is ours.
 
-use crate::{commands::failure::CommandError, log::files};
+use crate::{failure::CommandError, log::files};
 /// Whether git would run it.
 pub(crate) use git_fence_system::program::is_executable;
 use std::{

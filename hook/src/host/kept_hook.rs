@@ -8,7 +8,7 @@
 //! write as it can, and nobody waits for somebody else's hook.
 
 use crate::{
-    commands::failure::CommandError,
+    failure::CommandError,
     host::hook_file::{HookFile, Part, beside, is_executable},
     log::files::{self, KEPT},
 };

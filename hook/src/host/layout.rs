@@ -1,7 +1,7 @@
 //! Where our hooks go: each kind of host has its own places for them.
 
 use crate::{
-    commands::failure::CommandError,
+    failure::CommandError,
     host::{
         hook_file::{HookFile, Part, calls, is_executable},
         kept_hook,

@@ -2,7 +2,8 @@
 //!
 //! `pre_receive` and `post_receive` are the entry points, called only by the command line. The modules here read the
 //! push, the settings and the refs, and write to the log under its lock. They never move a ref: git does, after the gate
-//! has admitted the push. Commands use only what they share with a push (`slot`, `settling`, `catch_up`).
+//! has admitted the push. Commands use only what they share with a push (`slot`, `settling`, `catch_up`,
+//! `companion`, `plan`).
 
 pub(crate) mod arrival;
 pub(crate) mod catch_up;

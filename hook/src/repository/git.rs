@@ -1,6 +1,6 @@
 //! Asking git itself, and changing its configuration through it.
 
-use crate::{commands::failure::CommandError, repository::Repository};
+use crate::{failure::CommandError, repository::Repository};
 use git_fence_core::text;
 use git_fence_system::{env, user};
 use serde::{Deserialize, Serialize};

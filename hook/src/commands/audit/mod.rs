@@ -8,10 +8,8 @@ pub(crate) mod select;
 mod table;
 
 use crate::{
-    commands::{
-        audit::select::{AuditArgs, AuditForm},
-        failure::{self, CommandError},
-    },
+    commands::audit::select::{AuditArgs, AuditForm},
+    failure::{self, CommandError},
     host::{surroundings::Environment, terminal},
     log::{
         checkpoint::CheckpointFile,

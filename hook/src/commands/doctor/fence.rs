@@ -4,12 +4,13 @@ use crate::{
     commands::{
         audit,
         doctor::{
-            gate::{Finding, Severity, install, quoted},
+            finding::{Finding, Severity},
+            gate::{install, quoted},
             lock,
         },
-        failure::{self, CommandError},
         install::takeover::{self, Raise},
     },
+    failure::{self, CommandError},
     host::clock,
     log::{files::FenceDir, history, journal::Damage, store::read_plan},
     push::{

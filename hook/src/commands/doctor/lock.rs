@@ -1,7 +1,10 @@
 //! Checks whether the lock can be taken, and only by users who may push.
 
 use crate::{
-    commands::doctor::gate::{Finding, Severity, quoted},
+    commands::doctor::{
+        finding::{Finding, Severity},
+        gate::quoted,
+    },
     host::clock::WaitBudget,
     log::{files::FenceDir, mutex::Mutex},
 };

@@ -3,16 +3,17 @@
 //! One file per subject. A check reads and reports; it changes nothing.
 
 pub(crate) mod fence;
+pub(crate) mod finding;
 pub(crate) mod gate;
 pub(crate) mod lock;
 pub(crate) mod settings;
 
 use crate::{
     commands::{
-        doctor::gate::{Finding, Severity},
-        failure::CommandError,
+        doctor::finding::{Finding, Severity},
         fleet::{self, OneOrAll},
     },
+    failure::CommandError,
     host::surroundings::Environment,
     repository::Repository,
 };

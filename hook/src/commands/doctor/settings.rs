@@ -1,7 +1,10 @@
 //! Checks whether the settings do what their author intended.
 
 use crate::{
-    commands::doctor::gate::{Finding, Severity, config},
+    commands::doctor::{
+        finding::{Finding, Severity},
+        gate::config,
+    },
     host::syslog,
     repository::{
         Repository,

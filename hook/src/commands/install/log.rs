@@ -1,10 +1,8 @@
 //! The log during installation: created, or repaired if something was interrupted.
 
 use crate::{
-    commands::{
-        failure::{self, CommandError},
-        install::takeover::Raise,
-    },
+    commands::install::takeover::Raise,
+    failure::{self, CommandError},
     host::{clock::WaitBudget, surroundings::os_user},
     log::{
         files::FenceDir,

@@ -10,7 +10,6 @@ pub(crate) mod uninstall;
 
 use crate::{
     commands::{
-        failure::CommandError,
         fleet::{self, OneOrAll},
         install::{
             log::LogCondition,
@@ -18,6 +17,7 @@ use crate::{
             undo::{InstallLock, Undo, lock_installing},
         },
     },
+    failure::CommandError,
     host::{
         hook_file::{self, HookFile, Part, Staged, is_executable},
         kept_hook,

@@ -4,7 +4,7 @@
 //! holders.
 
 use crate::{
-    commands::failure::CommandError,
+    failure::CommandError,
     repository::{Repository, git},
 };
 use git_fence_core::{Accept, Event, FenceName, Lease, LeasePart, Mark, RefName, Settings, State, Token, TokenKind};

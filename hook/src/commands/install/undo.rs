@@ -1,7 +1,7 @@
 //! The changes besides the hooks: undone if the installation fails, and by `uninstall`.
 
 use crate::{
-    commands::failure::CommandError,
+    failure::CommandError,
     host::clock::WaitBudget,
     log::{
         files::FenceDir,

@@ -2,11 +2,11 @@
 
 use crate::{
     commands::{
-        failure::CommandError,
         fleet::{self, OneOrAll},
         install::undo::{lock_installing, read_changes},
         operator::Operator,
     },
+    failure::CommandError,
     host::{
         hook_file::{HookFile, Part},
         kept_hook,

@@ -7,7 +7,7 @@ pub(crate) mod tokens;
 mod turn;
 
 use crate::{
-    commands::failure::{self, CommandError},
+    failure::{self, CommandError},
     host::{
         clock::WaitBudget,
         process::{self, Liveness},

@@ -5,10 +5,8 @@
 //! repair is recorded, and newer tokens may be lost.
 
 use crate::{
-    commands::{
-        failure::CommandError,
-        operator::{Operator, reason_given},
-    },
+    commands::operator::{Operator, reason_given},
+    failure::CommandError,
     host::surroundings::Environment,
     log::{
         directory::For,

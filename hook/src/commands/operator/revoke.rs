@@ -1,10 +1,8 @@
 //! Revoking a lease: the operator's way to end an ownership without waiting for its expiry.
 
 use crate::{
-    commands::{
-        failure::CommandError,
-        operator::{Operator, OperatorArgs},
-    },
+    commands::operator::{Operator, OperatorArgs},
+    failure::CommandError,
     host::{clock, surroundings::Environment},
     log::store::{Durability, Store},
     push::{catch_up, plan},

@@ -1,10 +1,8 @@
 //! Changing the kind of tokens that a fence accepts. Only the operator can do this.
 
 use crate::{
-    commands::{
-        failure::CommandError,
-        operator::{Operator, OperatorArgs, revoke},
-    },
+    commands::operator::{Operator, OperatorArgs, revoke},
+    failure::CommandError,
     host::{clock, surroundings::Environment},
     log::store::Store,
     push::catch_up,

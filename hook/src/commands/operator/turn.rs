@@ -1,7 +1,8 @@
 //! Waiting for a slot: an operator's command goes before every push that does not have the slot yet.
 
 use crate::{
-    commands::{failure::CommandError, operator::Operator},
+    commands::operator::Operator,
+    failure::CommandError,
     host::{clock, process},
     log::{
         mutex::Turn,

@@ -6,9 +6,9 @@ pub(crate) mod prometheus;
 use crate::{
     commands::{
         audit::moment::Moment,
-        failure::{self, CommandError},
         stats::figures::{Figures, LeaseFigures},
     },
+    failure::{self, CommandError},
     host::{clock, surroundings::Environment},
     log::{files::FenceDir, history},
     repository::{Repository, settings},

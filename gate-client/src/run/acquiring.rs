@@ -1,10 +1,10 @@
 //! Taking the first free lease of several, and waiting for one.
 
 use crate::{
+    client::Client,
     clock::{self, left_until},
     failure::Failure,
     lease::{
-        client::Client,
         held::LeaseDir,
         taking::{LeaseRequest, Taken},
     },

@@ -1,0 +1,61 @@
+//! Renewing a lease: the holder moves its beat, and nothing else.
+
+use crate::{
+    client::Client,
+    clock,
+    failure::Failure,
+    lease::held::{HeldLease, LeaseDir, Pulse},
+};
+use git_fence_core::{
+    Code, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Record, Stamp, Swap, SwapRefused, Swapped,
+};
+
+impl Client {
+    /// Moves the beat. Returns the new deadline.
+    pub(crate) fn renew(&self, dir: &LeaseDir) -> Result<Stamp, Failure> {
+        self.try_to_renew(dir).map_err(|failed| dir.or_gone(failed))
+    }
+
+    fn try_to_renew(&self, dir: &LeaseDir) -> Result<Stamp, Failure> {
+        let _lock = dir.lock_beat(&self.how())?;
+        let (held, mut pulse) = (dir.held()?, dir.pulse()?);
+        let store = self.store_of(dir, &held)?;
+        for _ in 0..MOST_TRIES {
+            let sent = self.clock.now();
+            let progress = dir.progress().map(|progress| progress.text);
+            let beat = self.beat_of(&held, progress, store.gate(), &sent);
+            let proof = held.key.proof(LeasePart::Beat, &pulse.nonce);
+            let owner = &held.lease.owner;
+            let to = store.prepare(&Record::Beat { beat: &beat, owner, proof: proof.as_ref() })?;
+            let swap = Swap { part: LeasePart::Beat, from: Some(pulse.at.clone()), to: to.clone() };
+            match store.swap(&[swap])? {
+                Swapped::Won { .. } => {
+                    let good_until = clock::after(&sent, held.lease.ttl.duration());
+                    dir.set_pulse(&Pulse { at: to, nonce: beat.nonce, good_until: good_until.clone() })?;
+                    return Ok(good_until);
+                }
+                Swapped::Unknown { why } => return Err(self.unreachable(why)),
+                Swapped::NotSent(failure) => return Err(failure),
+                Swapped::Refused(SwapRefused { gate: Some(gate), .. }) => {
+                    return Err(match gate.code {
+                        Some(Code::LeaseLost | Code::Stale) => self.lost(&store.read()?),
+                        _ => self.refused_by(&gate),
+                    });
+                }
+                Swapped::Refused(_) => self.catch_up_with_beat(&held, &mut pulse, &store.read()?)?,
+            }
+        }
+        Err(self.unreachable("its beat keeps changing".to_owned()))
+    }
+
+    /// The beat has another version than expected: an answer was lost, or the lease.
+    fn catch_up_with_beat(&self, held: &HeldLease, pulse: &mut Pulse, seen: &LeaseSnapshot) -> Result<(), Failure> {
+        let is_ours = seen.is_held() && seen.lease.as_ref().is_some_and(|now| now.lease.id == held.lease.id);
+        pulse.at = seen.beat_at.clone().filter(|_| is_ours).ok_or_else(|| self.lost(seen))?;
+        // The proof of the next beat is derived from the current one.
+        if let Some(beat) = seen.beat.as_ref().filter(|beat| beat.lease == held.lease.id) {
+            pulse.nonce.clone_from(&beat.nonce);
+        }
+        Ok(())
+    }
+}

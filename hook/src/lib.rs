@@ -58,8 +58,8 @@ pub fn main() -> ExitCode {
     ran.unwrap_or_else(|_| {
         let place = PLACE.lock().map_or_else(|_| String::new(), |place| place.clone());
         let what = format!("internal error at {place}");
-        let mend = "nothing was written. Report this error, with these lines".to_owned();
-        push::messages::refused(&Reject::Broken { what, mend }.into());
+        let fix = "nothing was written. Report this error, with these lines".to_owned();
+        push::messages::refused(&Reject::Broken { what, fix }.into());
         ExitCode::FAILURE
     })
 }

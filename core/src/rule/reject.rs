@@ -164,8 +164,8 @@ pub enum Reject {
     Broken {
         /// What failed, with the file's or the setting's name.
         what: String,
-        /// What mends it.
-        mend: String,
+        /// What fixes it.
+        fix: String,
     },
 }
 
@@ -283,7 +283,7 @@ impl Reject {
                     "nothing was written. Push with a token from where the other pushers get theirs. {WHO_CHANGES}"
                 ),
             ),
-            Reject::Broken { mend, .. } => Facts::of(Code::Broken, None, mend),
+            Reject::Broken { fix, .. } => Facts::of(Code::Broken, None, fix),
         }
     }
 }

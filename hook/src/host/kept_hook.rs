@@ -61,7 +61,7 @@ pub(crate) fn run(own_file: &Path, args: &[OsString], input: &[u8]) -> Result<Wo
     }
     let cannot = |e: io::Error| Reject::Broken {
         what: format!("the hook that was here before git-fence, '{}', cannot be run: {e}", kept.display()),
-        mend: "nothing was written. The server's operator mends that file".to_owned(),
+        fix: "nothing was written. The server's operator mends that file".to_owned(),
     };
     let mut child = start(&kept, args).map_err(cannot)?;
     if let Some(mut stdin) = child.stdin.take() {

@@ -65,13 +65,13 @@ impl<'a> Arrival<'a> {
 fn cannot_open(error: &OpenError) -> Reject {
     Reject::Broken {
         what: format!("cannot open the repository: {error}"),
-        mend: "nothing was written. Ask the server's operator to fix that file or setting".to_owned(),
+        fix: "nothing was written. Ask the server's operator to fix that file or setting".to_owned(),
     }
 }
 
 fn cannot_read_place(error: &io::Error) -> Reject {
     Reject::Broken {
         what: format!("cannot read the kernel's boot id and PID namespace: {error}"),
-        mend: "nothing was written. Ask the server's operator to mount /proc".to_owned(),
+        fix: "nothing was written. Ask the server's operator to mount /proc".to_owned(),
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn is_disabled(part: Part, repository: &Repository) -> bool {
 fn refusal(why: &str) -> Reject {
     Reject::Broken {
         what: format!("{why}, so the gate could not record at once what this push moves"),
-        mend: "nothing was written. Ask the server's operator to run  git-fence-hook install  (it keeps the existing hook)"
+        fix: "nothing was written. Ask the server's operator to run  git-fence-hook install  (it keeps the existing hook)"
             .to_owned(),
     }
 }

@@ -183,7 +183,7 @@ fn per_worktree(refs: &[PlannedRef]) -> Option<&RefName> {
 pub(crate) fn unreadable(error: RefError) -> Reject {
     Reject::Broken {
         what: error.to_string(),
-        mend: "nothing was written. Ask the server's operator to check with  git fsck  and to fix the ref with  git update-ref"
+        fix: "nothing was written. Ask the server's operator to check with  git fsck  and to fix the ref with  git update-ref"
             .to_owned(),
     }
 }

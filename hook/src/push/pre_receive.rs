@@ -135,6 +135,6 @@ fn settle_before_switch_off(recorder: &mut Recorder<'_>, arrival: &Arrival<'_>, 
 fn bad_setting(error: &SettingsError) -> Reject {
     Reject::Broken {
         what: error.to_string(),
-        mend: "nothing was written. Ask the server's operator to find the setting with  git config --show-origin --get-regexp '^fence\\.'".to_owned(),
+        fix: "nothing was written. Ask the server's operator to find the setting with  git config --show-origin --get-regexp '^fence\\.'".to_owned(),
     }
 }

@@ -167,7 +167,7 @@ impl<'a> Recorder<'a> {
 
     /// The refusal for a log that cannot be used.
     pub(crate) fn broken(&self, error: &StoreError) -> Reject {
-        let mend = match error {
+        let fix = match error {
             StoreError::Locked(held) => {
                 let (holder, waited) = (held.to_string(), self.budget.spent());
                 return Reject::Busy { fence: None, holder, waited };
@@ -188,7 +188,7 @@ impl<'a> Recorder<'a> {
                 "nothing was written. Ask the server's operator to restore it from a backup, or to see  git-fence-hook repair"
             }
         };
-        Reject::Broken { what: error.to_string(), mend: mend.to_owned() }
+        Reject::Broken { what: error.to_string(), fix: fix.to_owned() }
     }
 }
 

@@ -66,7 +66,7 @@ fn only_permitted_pushers_revoke_a_lease() {
         if remote == Remote::Gate {
             let (code, said) = b.code(&["revoke", "--reason", "it hangs"]);
             assert_eq!(code, 1, "{said}");
-            assert!(said.contains("does not let you take the lease of fence 'repo' away"), "{said}");
+            assert!(said.contains("does not allow you to revoke the lease of fence 'repo'"), "{said}");
             assert!(said.contains("fence.allowRevoke"), "{said}");
             a.ok(&["renew"]);
             world.configure("fence.allowRevoke", "tester");
@@ -116,7 +116,7 @@ fn every_command_reports_a_lost_lease() {
         ] {
             let (got, said) = a.code(args);
             assert_eq!(got, code, "{remote:?} {args:?}: {said}");
-            assert!(said.contains("'bob' has it"), "{remote:?} {args:?}: {said}");
+            assert!(said.contains("'bob' holds it"), "{remote:?} {args:?}: {said}");
         }
         assert_eq!(world.server_ref("refs/heads"), None, "none of it landed");
         if remote == Remote::Gate {

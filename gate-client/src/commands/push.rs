@@ -203,7 +203,7 @@ fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Va
         PushAnswer::Landed { .. } => Ok(Output::new(prose, json)),
         PushAnswer::Refused { refs, verdict } => Err(client.refused(&remote::refused(refs, verdict))),
         PushAnswer::NoOptions => Err(Failure::broken(
-            format!("the remote {} takes no push options", text::in_quotes(&client.remote.name)),
+            format!("the remote {} does not accept push options", text::in_quotes(&client.remote.name)),
             "put the token into the commit message instead:  git fence push --token N --trailer",
         )),
         PushAnswer::NotSent(why) => Err(client.not_sent(why)),

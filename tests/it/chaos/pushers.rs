@@ -256,7 +256,7 @@ impl<'w> Field<'w> {
             let (code, said) = (read("code"), read("out") + &read("err"));
             let told = match code.trim() {
                 "" | "69" => Told::Nothing,
-                _ if said.contains("is not where it was to go") => Told::NotThere,
+                _ if said.contains("is not at the pushed value") => Told::NotThere,
                 _ if push.contains("porcelain") => told_in(&name, &said),
                 "0" => Told::Landed,
                 // A failed push says that it was refused, or that the outcome is unknown.

@@ -16,7 +16,7 @@ pub fn file(bytes: &[u8]) {
     if let Err(error) = &read {
         assert!(git_fence_core::hostile::is_fit(&error.to_string(), 400), "{error}");
     }
-    for made in settings::made(&config) {
+    for made in settings::configured(&config) {
         assert!(git_fence_core::hostile::is_fit(&made.value, 201), "{made:?}");
     }
     let Ok(settings) = read else { return };

@@ -501,7 +501,7 @@ fn foreign_repository_and_missing_permission_are_reported_clearly() {
     };
     let before = tree(&world.server());
     let said = as_nobody(&[]);
-    assert!(said.contains("belongs to somebody else") && said.contains("safe.directory"), "{said}");
+    assert!(said.contains("belongs to another user") && said.contains("safe.directory"), "{said}");
     let trusted = [("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "safe.directory"), ("GIT_CONFIG_VALUE_0", "*")];
     let config = world.path("trusting");
     fs::write(&config, "[safe]\n\tdirectory = *\n").unwrap();

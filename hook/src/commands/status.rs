@@ -11,7 +11,7 @@ use crate::{
     },
     repository::{
         Repository,
-        settings::{self, Made},
+        settings::{self, ConfiguredSetting},
     },
 };
 use git_fence_core::{
@@ -29,9 +29,9 @@ struct Status {
     repository: String,
     fences: Vec<FenceStatus>,
     /// The configured settings, and where they are set.
-    settings: Vec<Made>,
+    settings: Vec<ConfiguredSetting>,
     /// Settings without effect: their file does not belong to the repository's owner.
-    ignored: Vec<Made>,
+    ignored: Vec<ConfiguredSetting>,
     /// Files of the repository's owner that may contain more settings, but cannot be read.
     unread: Vec<String>,
     /// Why pushes might not be checked at all.
@@ -130,7 +130,7 @@ fn read_status(
     Ok(Status {
         repository: repository.common_dir.display().to_string(),
         fences: fences.collect(),
-        settings: settings::made(&repository.config),
+        settings: settings::configured(&repository.config),
         ignored: repository.ignored.clone(),
         unread: repository.unread.iter().map(|path| path.display().to_string()).collect(),
         flaws: gate::flaws(repository)?,
@@ -267,10 +267,10 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
-    for Made { key, value, origin } in &status.settings {
+    for ConfiguredSetting { key, value, origin } in &status.settings {
         writeln!(out, "setting {key} = {value}  from {origin}")?;
     }
-    for Made { key, value, origin } in &status.ignored {
+    for ConfiguredSetting { key, value, origin } in &status.ignored {
         writeln!(out, "ignored {key} = {value}  from {origin}: not set by the repository's owner")?;
     }
     for path in &status.unread {

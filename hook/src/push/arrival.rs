@@ -2,7 +2,7 @@
 
 use crate::{
     host::{process, surroundings::Environment},
-    repository::{OpenError, Repository, whose::Asker},
+    repository::{OpenError, Repository, config_trust::ConfigReader},
 };
 use git_fence_core::{Place, Push, PushError, ReceivePack, Reject, Settings};
 use git_fence_system::env;
@@ -40,7 +40,7 @@ impl<'a> Arrival<'a> {
         let git_dir = environment.path(env::GIT_DIR).unwrap_or_else(|| PathBuf::from("."));
         let receive_pack = process::receive_packs_above().next();
         let git = receive_pack.as_ref().and_then(process::program_of);
-        let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);
+        let repository = Repository::open(&git_dir, git.as_deref(), environment, ConfigReader::Push);
         let repository = repository.map_err(|e| cannot_open(&e))?;
         let here = process::here().map_err(|e| cannot_read_place(&e))?;
         let (push, unreadable) = match input {

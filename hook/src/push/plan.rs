@@ -48,7 +48,7 @@ impl Guarded {
     ) -> Result<(Guarded, Vec<Resolved>), RefError> {
         // An invalid ref name cannot be resolved. Git will not move it either.
         let (possible, impossible): (Vec<&RefUpdate>, Vec<&RefUpdate>) =
-            push.commands.iter().partition(|command| refs::is_possible(&command.name));
+            push.commands.iter().partition(|command| refs::is_valid_name(&command.name));
         let mut resolved = repository.resolve_refs(possible.iter().map(|command| &command.name).chain(others))?;
         let others = resolved.split_off(possible.len());
         let (mut refs, mut leases, mut no_lease) = (Vec::new(), Vec::new(), None);

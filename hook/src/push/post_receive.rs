@@ -17,7 +17,7 @@ use crate::{
         store::{Durability, Store, StoreError},
     },
     push::{messages, settling::SettlingError},
-    repository::{Repository, settings, whose::Asker},
+    repository::{Repository, config_trust::ConfigReader, settings},
 };
 use git_fence_core::{
     Evidence, InFlight, LeasePart, Line, Place, PlannedRef, Push, ReceivePack, RefUpdate, Settings, settle_as_reported,
@@ -71,7 +71,7 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
     let git_dir = environment.path(env::GIT_DIR).unwrap_or_else(|| PathBuf::from("."));
     let receive_pack = process::receive_packs_above().next();
     let git = receive_pack.as_ref().and_then(process::program_of);
-    let repository = Repository::open(&git_dir, git.as_deref(), environment, Asker::Push);
+    let repository = Repository::open(&git_dir, git.as_deref(), environment, ConfigReader::Push);
     let repository = repository.map_err(|e| e.to_string())?;
     let dir = FenceDir::at(repository.fence_dir());
     if !dir.has(&dir.log()) {

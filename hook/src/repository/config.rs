@@ -1,10 +1,10 @@
-//! Git's configuration at every level, without starting git where that can be avoided.
+//! Git's configuration at every level, without starting git if possible.
 
 use crate::{
     host::surroundings::Environment,
     repository::{
-        settings::{self, Made},
-        whose::{Asker, Whose},
+        config_trust::{ConfigReader, ConfigTrust},
+        settings::{self, ConfiguredSetting},
     },
 };
 use git_fence_system::env::{self, Variable};
@@ -25,7 +25,7 @@ use std::{
     process::Command,
 };
 
-/// Why the configuration cannot be had.
+/// Why the configuration cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("{0}")]
@@ -34,63 +34,63 @@ pub(crate) enum ConfigError {
     Git(String),
 }
 
-/// The configuration, and what of it does not count.
+/// The configuration, and which parts of it have no effect.
 pub(crate) struct Configuration {
     pub(crate) config: File,
-    /// Settings of the fence that somebody has made who does not own the repository.
-    pub(crate) ignored: Vec<Made>,
-    /// Files of the repository's owner that whoever asks may not read.
+    /// Fence settings made by a user who does not own the repository.
+    pub(crate) ignored: Vec<ConfiguredSetting>,
+    /// Files of the repository's owner that the current user may not read.
     pub(crate) unread: Vec<PathBuf>,
 }
 
-/// Reads system, global, repository and worktree configuration and what the environment adds. Of the fence's
-/// settings, those that count to whoever asks.
+/// Reads the system, global, repository and worktree configuration and the environment. Of the fence's settings, only
+/// those that apply for the caller are kept.
 pub(crate) fn read(
     git_dir: &Path,
     common_dir: &Path,
     git: Option<&Path>,
     environment: &Environment,
-    asker: Asker,
+    reader: ConfigReader,
 ) -> Result<Configuration, ConfigError> {
-    let whose = Whose::of(common_dir, asker);
-    let whose = whose.map_err(|e| ConfigError::Read(format!("'{}' cannot be read: {e}", common_dir.display())))?;
-    let own = &whose.environment(environment);
+    let trust = ConfigTrust::of(common_dir, reader);
+    let trust = trust.map_err(|e| ConfigError::Read(format!("cannot read '{}': {e}", common_dir.display())))?;
+    let own = &trust.environment(environment);
     let mut config = read_all(git_dir, common_dir, git, own)?;
-    let mut ignored = settings::made_where(&config, |meta| !whose.counts(meta));
+    let mut ignored = settings::configured_where(&config, |meta| !trust.applies(meta));
     let sections = config.sections_and_ids_by_name("fence").into_iter().flatten();
-    let ids: Vec<_> = sections.filter(|(section, _)| !whose.counts(section.meta())).map(|(_, id)| id).collect();
+    let ids: Vec<_> = sections.filter(|(section, _)| !trust.applies(section.meta())).map(|(_, id)| id).collect();
     for id in ids {
         config.remove_section_by_id(id);
     }
     let mut unread = Vec::new();
-    if asker == Asker::Command {
+    if reader == ConfigReader::Command {
         let files = global_files(own);
-        // What whoever asks has in files of its own, and might take for settings of this repository.
+        // The current user's own files, which might be mistaken for settings of this repository.
         let others = global_files(environment).into_iter().filter(|file| !files.contains(file));
         let others = others.filter_map(|(source, path)| File::from_path_no_includes(path, source).ok());
-        ignored.extend(others.flat_map(|file| settings::made(&file)));
+        ignored.extend(others.flat_map(|file| settings::configured(&file)));
         let is_closed = |path: &PathBuf| fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
         unread.extend(files.into_iter().map(|(_, path)| path).filter(is_closed));
     }
     Ok(Configuration { config, ignored, unread })
 }
 
-/// Where a user's configuration is.
+/// The global configuration files of a user.
 fn global_files(environment: &Environment) -> Vec<(Source, PathBuf)> {
     let mut variable = |name: &str| environment.named(name).map(OsString::from);
     let mut files = Vec::new();
     for source in [Source::Git, Source::User] {
         files.extend(source.storage_location(&mut variable).map(|path| (source, path)));
     }
-    // GIT_CONFIG_GLOBAL stands for both, and must be read once.
+    // GIT_CONFIG_GLOBAL replaces both, and must be read once.
     files.dedup_by(|later, earlier| later.1 == earlier.1);
     files
 }
 
-/// All of it, whoever has made it.
+/// All of it, whoever set it.
 ///
-/// `git -c` passes its settings on in a variable whose form is git's own affair: in that case, a
-/// rare one on servers, git is asked instead.
+/// `git -c` passes its settings in a variable whose format is internal to git. In that case, which is rare on servers,
+/// git itself reads the configuration.
 fn read_all(
     git_dir: &Path,
     common_dir: &Path,
@@ -124,13 +124,13 @@ fn read_all(
 
     let present = files.into_iter().filter_map(|(source, path)| Some((source, path.filter(|path| path.is_file())?)));
     let present: Vec<(Source, PathBuf)> = present.collect();
-    // What reads them all does not say which of them it could not read.
+    // The function that reads them all does not report which of them is invalid.
     let culprit = || {
         let is_invalid =
             |(source, path): &&(Source, PathBuf)| File::from_path_no_includes(path.clone(), *source).is_err();
         present.iter().find(is_invalid).map(|(_, path)| format!("'{}' is not valid", path.display()))
     };
-    // Git itself has already refused repositories whose owner it does not trust.
+    // Git has already refused repositories whose owner it does not trust.
     let metadata = present.iter().cloned().map(|(source, path)| Metadata {
         path: Some(path),
         source,
@@ -142,7 +142,7 @@ fn read_all(
     if let Some(overrides) = File::from_env(options).map_err(failed)? {
         config.append(overrides).map_err(failed)?;
     }
-    // Conditions on other settings are git's own affair too.
+    // Conditions on other settings are evaluated by git.
     let asks_git = |section: gix::config::file::SectionRef<'_>| {
         section.header().subsection_name().is_some_and(|condition| condition.starts_with(b"hasconfig:"))
     };
@@ -171,8 +171,8 @@ fn worktree_config(git_dir: &Path, common_dir: &Path) -> Option<PathBuf> {
     enabled.then_some(path)
 }
 
-/// Where the git that runs this hook keeps its system configuration. A git under `/usr` or
-/// `/usr/local` keeps it where git's own build puts it; any other is asked.
+/// The system configuration of the git that runs this hook. A git under `/usr` or `/usr/local` has it at the default
+/// location; any other git is asked.
 fn system_config(git: Option<&Path>, environment: &Environment) -> Option<PathBuf> {
     let off = environment.get(env::GIT_CONFIG_NOSYSTEM).and_then(|value| value.to_str());
     if off.is_some_and(|value| !matches!(value, "0" | "false" | "no" | "off")) {
@@ -188,7 +188,7 @@ fn system_config(git: Option<&Path>, environment: &Environment) -> Option<PathBu
     }
 }
 
-/// The prefix under which the git at `exe` was built, if it is a git at all.
+/// The prefix for which the git at `exe` was built, if it is git.
 fn prefix_of_git(exe: &Path) -> Option<&Path> {
     let is_git = exe.file_name()?.to_str().is_some_and(|name| name == "git" || name.starts_with("git-"));
     let dir = exe.parent()?;
@@ -203,10 +203,10 @@ fn ask_git_for_system_config(environment: &Environment) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(origin.to_vec())))
 }
 
-/// Git, with those of the variables that lead to its files as they are in `environment`.
+/// A git command with the variables that locate its files as in `environment`.
 fn git(environment: &Environment) -> Command {
     let mut git = Command::new("git");
-    for variable in OF_ITS_FILES {
+    for variable in FILE_VARIABLES {
         match environment.get(variable) {
             Some(value) => git.env(variable.name, value),
             None => git.env_remove(variable.name),
@@ -215,7 +215,7 @@ fn git(environment: &Environment) -> Command {
     git
 }
 
-const OF_ITS_FILES: [Variable; 6] = [
+const FILE_VARIABLES: [Variable; 6] = [
     env::HOME,
     env::XDG_CONFIG_HOME,
     env::GIT_CONFIG_GLOBAL,
@@ -224,7 +224,7 @@ const OF_ITS_FILES: [Variable; 6] = [
     env::GIT_CONFIG_PARAMETERS,
 ];
 
-/// The level that git names, and the file.
+/// The level and the file that git reports.
 fn metadata_of(scope: &[u8], origin: &[u8]) -> Metadata {
     let source = match scope {
         b"system" => Source::System,
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_prefix_of_a_git_is_told_by_where_it_lies() {
+    fn prefix_of_git_follows_from_its_path() {
         for (exe, prefix) in [
             ("/usr/bin/git", Some("/usr")),
             ("/usr/lib/git-core/git-receive-pack", Some("/usr")),

@@ -1,4 +1,4 @@
-//! Asking git itself, and changing its configuration through it.
+//! Runs git: to read, and to change its configuration.
 
 use crate::{failure::CommandError, repository::Repository};
 use git_fence_core::text;
@@ -12,13 +12,13 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Runs git where receive-pack runs hooks, so that a relative `core.hooksPath` counts from there.
+/// Runs git in the directory in which receive-pack runs hooks, so that a relative `core.hooksPath` means the same.
 pub(crate) fn ask(git_dir: &Path, args: &[&str]) -> Result<Vec<u8>, CommandError> {
     let ran = start(git_dir, args)?;
     if ran.status.success() { Ok(ran.stdout) } else { Err(failed(args, text::one_line(&ran.stderr, 200))) }
 }
 
-/// The same, where "there is none" is an answer and not a failure.
+/// The same for values of a setting: not set is an empty list, not a failure.
 fn ask_for_values(git_dir: &Path, args: &[&str]) -> Result<Vec<String>, CommandError> {
     let ran = start(git_dir, args)?;
     match ran.status.code() {
@@ -38,8 +38,8 @@ fn start(git_dir: &Path, args: &[&str]) -> Result<Output, CommandError> {
     ran.map_err(|e| failed(args, e.to_string()))
 }
 
-/// Runs git as the owner of the repository, whoever runs this: what it writes there must be the owner's, or
-/// the next push cannot write beside it. Commits are made in the name of `author`.
+/// Runs git as the owner of the repository, whoever runs this command: files that it writes must belong to the owner, or
+/// the next push could not write next to them. `author` is the author of commits.
 pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author: &str) -> Result<String, CommandError> {
     let dir = &repository.common_dir;
     let mut git = Command::new("git");
@@ -60,11 +60,11 @@ pub(crate) fn write(repository: &Repository, args: &[&str], input: &str, author:
     Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
 }
 
-/// Root works for others, and git follows links: where root runs this, git runs as the owner of `dir`.
+/// Root works for others, and git follows links: if root runs this, git runs as the owner of `dir`.
 fn as_owner_of(dir: &Path, git: &mut Command) -> Result<(), CommandError> {
     let owner = fs::metadata(dir).map_err(CommandError::io("read", dir))?;
     if user::is_root() && owner.uid() != 0 {
-        // Its own home may be closed to them, and git fails then.
+        // The owner may not have access to root's home, and git would fail.
         git.uid(owner.uid()).gid(owner.gid()).env(env::HOME.name, dir).env_remove(env::XDG_CONFIG_HOME.name);
     }
     Ok(())
@@ -74,10 +74,10 @@ fn failed(args: &[&str], why: String) -> CommandError {
     CommandError::Git { doing: args.join(" "), why }
 }
 
-/// Whether git trusts the repository's owner: where it does not, no push of this user gets through,
-/// and nothing of the repository's configuration should be believed either.
-pub(crate) fn trusts(repository: &Repository) -> Result<(), CommandError> {
-    // Root may, and what it makes is given to the owner.
+/// Checks that git check_trust the repository's owner. If it does not, it refuses all pushes of this user, and the
+/// repository's configuration must not be trusted either.
+pub(crate) fn check_trust(repository: &Repository) -> Result<(), CommandError> {
+    // Root may use any repository, and new files are given to the owner.
     if user::is_root() {
         return Ok(());
     }
@@ -88,18 +88,18 @@ pub(crate) fn trusts(repository: &Repository) -> Result<(), CommandError> {
     }
     let dir = shell_quoted(&repository.common_dir.display().to_string());
     Err(CommandError::Other {
-        what: format!("git does not trust the repository {dir}: it belongs to somebody else"),
+        what: format!("git does not trust the repository {dir}: it belongs to another user"),
         hint: format!("run this as its owner, or trust it with  git config --global --add safe.directory {dir}"),
     })
 }
 
-/// At which level a setting stands: `system`, `global`, `local`, `worktree` or `command`.
+/// The level at which a setting is set: `system`, `global`, `local`, `worktree` or `command`.
 pub(crate) fn scope_of(git_dir: &Path, key: &str) -> Option<String> {
     let answer = ask(git_dir, &["config", "--show-scope", "--get", key]).ok()?;
     String::from_utf8_lossy(&answer).split_whitespace().next().map(str::to_owned)
 }
 
-/// What a setting is to be.
+/// A setting with its intended value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WantedSetting {
     pub(crate) key: String,
@@ -108,7 +108,7 @@ pub(crate) struct WantedSetting {
     pub(crate) many: bool,
 }
 
-/// A change of a setting, and what stood there before.
+/// A change of a setting, with its previous values.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Change {
     #[serde(flatten)]
@@ -125,7 +125,7 @@ impl WantedSetting {
         WantedSetting { key: key.into(), value: value.to_owned(), many: true }
     }
 
-    /// Whether it is so already, at whatever level.
+    /// Whether it already has this value, at any level.
     pub(crate) fn is_fulfilled(&self, repository: &Repository) -> bool {
         match &repository.config {
             config if self.many => {
@@ -137,7 +137,7 @@ impl WantedSetting {
         }
     }
 
-    /// What is to be changed for it in the repository's own configuration.
+    /// The change that it needs in the repository's own configuration.
     pub(crate) fn plan(self, repository: &Repository) -> Result<Change, CommandError> {
         let before = local_values(repository, &self.key)?;
         Ok(Change { setting: self, before })
@@ -145,13 +145,13 @@ impl WantedSetting {
 }
 
 impl Change {
-    /// Makes it.
+    /// Makes the change.
     pub(crate) fn make(&self, repository: &Repository) -> Result<(), CommandError> {
         let WantedSetting { key, value, many } = &self.setting;
         edit(repository, &[if *many { "--add" } else { "--replace-all" }, key, value])
     }
 
-    /// Puts back what stood there before, unless somebody has changed it since. Says whether it did.
+    /// Restores the previous values, unless the setting was changed since. Returns whether it did.
     pub(crate) fn undo(&self, repository: &Repository) -> Result<bool, CommandError> {
         let WantedSetting { key, value, many } = &self.setting;
         let now = local_values(repository, key)?;
@@ -192,7 +192,7 @@ fn edit(repository: &Repository, args: &[&str]) -> Result<(), CommandError> {
     if ran.status.success() { Ok(()) } else { Err(failed(args, text::one_line(&ran.stderr, 200))) }
 }
 
-/// `text` as one word for a shell, in quotes only where it needs them.
+/// `text` as a single shell word, quoted only if necessary.
 pub(crate) fn shell_quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -1,17 +1,18 @@
-//! The repository that is pushed to: where it is, how it keeps refs and objects, and what its configuration says.
+//! The repository that is pushed to: its location, its refs and objects, and its configuration.
 //!
-//! Read by the push and by commands. Only [`git`] changes anything, and only configuration, for `install` and `doctor`.
+//! Pushes and commands read it. Only [`git`] changes anything: the configuration, for `install` and `uninstall`, and
+//! lease refs, for `revoke` and `tokens`.
 
 pub(crate) mod config;
+pub(crate) mod config_trust;
 pub(crate) mod git;
 pub(crate) mod objects;
 pub(crate) mod refs;
 pub(crate) mod settings;
-pub(crate) mod whose;
 
 use crate::{
     host::surroundings::Environment,
-    repository::{config::Configuration, settings::Made, whose::Asker},
+    repository::{config::Configuration, config_trust::ConfigReader, settings::ConfiguredSetting},
 };
 use gix::config::File as Config;
 use std::{
@@ -19,30 +20,30 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// An opened repository: its directories and its configuration, nothing more is read.
+/// An opened repository: only its directories and its configuration are read.
 pub(crate) struct Repository {
-    /// The git directory: in a linked worktree, that worktree's.
+    /// The git directory; for a linked worktree, that of the worktree.
     pub(crate) git_dir: PathBuf,
-    /// Where refs and objects are, and the fence beside them: shared by all worktrees.
+    /// The directory with refs, objects and the fence, shared by all worktrees.
     pub(crate) common_dir: PathBuf,
-    /// Git's configuration at all levels, as it counts for pushes.
+    /// Git's configuration at all levels, as it applies to pushes.
     pub(crate) config: Config,
-    /// Settings of the fence that do not count, because of whose they are.
-    pub(crate) ignored: Vec<Made>,
-    /// Files of the repository's owner that cannot be read from here.
+    /// Fence settings that have no effect, because of who set them.
+    pub(crate) ignored: Vec<ConfiguredSetting>,
+    /// Files of the repository's owner that cannot be read.
     pub(crate) unread: Vec<PathBuf>,
-    /// Which hash names objects.
+    /// The hash function of object ids.
     pub(crate) object_hash: gix::hash::Kind,
-    /// How refs are kept.
+    /// How refs are stored.
     pub(crate) ref_storage: RefStorage,
 }
 
-/// How a repository keeps its refs.
+/// How a repository stores its refs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefStorage {
-    /// A file for each, and `packed-refs`.
+    /// Loose files and `packed-refs`.
     Files,
-    /// In tables that only git reads.
+    /// Tables that only git reads.
     Reftable,
 }
 
@@ -59,21 +60,20 @@ pub(crate) enum OpenError {
     },
     #[error("cannot read git's configuration: {0}")]
     Config(config::ConfigError),
-    #[error("the repository's {key} is '{value}', which this git-fence-hook does not know")]
+    #[error("the repository's {key} is '{value}', which this git-fence-hook does not support")]
     Unsupported { key: &'static str, value: String },
 }
 
 impl Repository {
-    /// Opens the repository whose git directory is `git_dir`, as the program `git` sees it where that
-    /// is known, and as it is for whoever asks.
+    /// Opens the repository whose git directory is `git_dir`, as the program `git` sees it (if known), for this caller.
     pub(crate) fn open(
         git_dir: &Path,
         git: Option<&Path>,
         environment: &Environment,
-        asker: Asker,
+        reader: ConfigReader,
     ) -> Result<Repository, OpenError> {
         let common_dir = common_dir(git_dir)?;
-        let read = config::read(git_dir, &common_dir, git, environment, asker).map_err(OpenError::Config)?;
+        let read = config::read(git_dir, &common_dir, git, environment, reader).map_err(OpenError::Config)?;
         let Configuration { config, ignored, unread } = read;
         let object_hash = match extension(&config, "objectFormat").as_deref() {
             None | Some("sha1") => gix::hash::Kind::Sha1,
@@ -88,22 +88,22 @@ impl Repository {
         Ok(Repository { git_dir: git_dir.to_owned(), common_dir, config, ignored, unread, object_hash, ref_storage })
     }
 
-    /// Finds the repository that `dir` is, or lies in, and opens it for a command.
+    /// Finds the repository at or above `dir`, and opens it for a command.
     pub(crate) fn find(dir: &Path, environment: &Environment) -> Result<Repository, OpenError> {
         let not_one = || OpenError::NotARepository(dir.to_owned());
         let dir = fs::canonicalize(dir).map_err(|_| not_one())?;
         let (found, _) = gix::discover::upwards(&dir).map_err(|_| not_one())?;
         let (git_dir, _) = found.into_repository_and_work_tree_directories();
         let git_dir = fs::canonicalize(&git_dir).map_err(|source| OpenError::Read { path: git_dir, source })?;
-        Repository::open(&git_dir, None, environment, Asker::Command)
+        Repository::open(&git_dir, None, environment, ConfigReader::Command)
     }
 
-    /// Where the fence lives.
+    /// The directory of the fence.
     pub(crate) fn fence_dir(&self) -> PathBuf {
         self.common_dir.join("fence")
     }
 
-    /// The single value of a setting that is not ours, as git sees it.
+    /// The single value of one of git's own settings.
     pub(crate) fn setting(&self, key: &str) -> Option<String> {
         self.config.string(key).map(|value| value.to_string())
     }
@@ -118,7 +118,7 @@ fn extension(config: &Config, name: &str) -> Option<String> {
     Some(value.to_string().to_ascii_lowercase())
 }
 
-/// A linked worktree's git directory has a file that names the one it shares.
+/// A linked worktree's git directory has a file that names the shared one.
 fn common_dir(git_dir: &Path) -> Result<PathBuf, OpenError> {
     let path = git_dir.join("commondir");
     match gix::discover::path::from_plain_file(&path) {

@@ -1,4 +1,4 @@
-//! The objects of a push: new ones are in quarantine and only visible through the environment.
+//! The objects of a push: new ones are in quarantine and visible only through the environment.
 
 use crate::{host::surroundings::Environment, repository::Repository};
 use git_fence_core::{ObjectId, text};
@@ -18,7 +18,7 @@ use std::{
 
 /// Why an object cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("'{object}' cannot be read: {why}")]
+#[error("cannot read '{object}': {why}")]
 pub(crate) struct ObjectError {
     pub(crate) object: String,
     pub(crate) why: String,
@@ -30,13 +30,13 @@ impl ObjectError {
     }
 }
 
-/// The quarantine, and the stores that it is in front of.
+/// The quarantine, and the object directories behind it.
 pub(crate) struct Objects {
     stores: Vec<Handle>,
     pub(crate) hash: gix::hash::Kind,
 }
 
-/// What a commit says, and what it follows.
+/// The parents and the message of a commit.
 pub(crate) struct Commit {
     pub(crate) parents: Vec<ObjectId>,
     pub(crate) message: Vec<u8>,
@@ -53,8 +53,8 @@ impl Objects {
         Ok(Objects { stores, hash })
     }
 
-    /// What kind of object `id` is, and what is in it: nothing where it has no message, or is larger
-    /// than `most` bytes. It may be larger than the memory.
+    /// The kind and content of object `id`. The content is `None` if the object has no message, or is larger than `most`
+    /// bytes: it might not fit into memory.
     pub(crate) fn find<'b>(
         &self,
         id: &gix::ObjectId,
@@ -63,7 +63,7 @@ impl Objects {
     ) -> Result<(Kind, Option<&'b [u8]>), ObjectError> {
         let header = |store: &'_ Handle| store.try_header(id).ok().flatten();
         let held = self.stores.iter().find_map(|store| Some((store, header(store)?)));
-        let Some((store, header)) = held else { return Err(ObjectError::of(id, &"it is not there")) };
+        let Some((store, header)) = held else { return Err(ObjectError::of(id, &"it does not exist")) };
         if matches!(header.kind, Kind::Blob | Kind::Tree) || header.size > most {
             return Ok((header.kind, None));
         }
@@ -71,7 +71,7 @@ impl Objects {
         Ok((data.kind, Some(data.data)))
     }
 
-    /// Whether `id` is there.
+    /// Whether `id` exists.
     pub(crate) fn has(&self, id: &gix::ObjectId) -> bool {
         self.stores.iter().any(|store| matches!(store.try_header(id), Ok(Some(_))))
     }
@@ -90,12 +90,12 @@ impl Objects {
     }
 }
 
-/// The id as gix has it.
+/// The id as gix's type.
 pub(crate) fn parse(id: &ObjectId) -> Result<gix::ObjectId, ObjectError> {
     gix::ObjectId::from_hex(id.as_str().as_bytes()).map_err(|e| ObjectError::of(&id.as_str(), &e))
 }
 
-/// The quarantine first, then the store it is in front of and whatever else git was told of.
+/// The quarantine first, then the directory behind it and all alternates.
 fn object_directories(repository: &Repository, environment: &Environment) -> Vec<PathBuf> {
     let main = environment.path(env::GIT_OBJECT_DIRECTORY).unwrap_or_else(|| repository.common_dir.join("objects"));
     let others = environment.get(env::GIT_ALTERNATE_OBJECT_DIRECTORIES).unwrap_or_default();
@@ -103,7 +103,7 @@ fn object_directories(repository: &Repository, environment: &Environment) -> Vec
     all.filter(|dir| dir.is_dir()).collect()
 }
 
-/// Colons separate; a directory that starts with a double quote or holds a colon is quoted as in C.
+/// Separated by colons; a directory that starts with a double quote or contains a colon is quoted as in C.
 pub(crate) fn split_directories(mut list: &[u8]) -> Vec<PathBuf> {
     let mut dirs = Vec::new();
     while !list.is_empty() {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_directories_may_hold_colons() {
+    fn quoted_directories_may_contain_colons() {
         let dirs = split_directories(br#"/a:"/b:c":/d"#);
         assert_eq!(dirs, ["/a", "/b:c", "/d"].map(PathBuf::from));
         assert!(split_directories(b"").is_empty());

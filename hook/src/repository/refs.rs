@@ -1,7 +1,7 @@
-//! What refs are at, read the way that survives a concurrent `git pack-refs`.
+//! The values of refs, read in a way that is safe during a concurrent `git pack-refs`.
 //!
-//! Packing writes `packed-refs` first and removes the loose file after. So the loose file is looked
-//! at first, and where there is none, a `packed-refs` that was opened after that look.
+//! Packing writes `packed-refs` first and removes the loose file afterwards. So the loose file is read first, and if it
+//! does not exist, a `packed-refs` that is opened after that.
 
 use crate::repository::{RefStorage, Repository};
 use git_fence_core::{ObjectId, RefName, text};
@@ -24,15 +24,15 @@ use std::{
 
 /// How many symbolic refs git follows.
 const DEEPEST: usize = 5;
-/// Below this many names git is asked for just these, above it for all.
+/// Up to this many names, git lists only these; above it, all refs.
 const FEW: usize = 100;
-/// Above this size `packed-refs` is mapped into memory and not read.
+/// Above this size, `packed-refs` is memory-mapped.
 const MAP_ABOVE: u64 = 32 * 1024;
 
-/// What a name leads to.
+/// What a name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Resolved {
-    /// The name and the symbolic refs behind it; the last one holds the value.
+    /// The name, and the symbolic refs that it leads to; the last one has the value.
     pub(crate) names: Vec<RefName>,
     /// The value.
     pub(crate) value: Option<ObjectId>,
@@ -41,18 +41,18 @@ pub(crate) struct Resolved {
 /// Why refs cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RefError {
-    #[error("{} is not a name that git allows for a ref", text::quoted(.0.as_bytes()))]
+    #[error("{} is not a valid ref name", text::quoted(.0.as_bytes()))]
     Name(RefName),
-    #[error("ref '{0}' cannot be read: {1}")]
+    #[error("cannot read ref '{0}': {1}")]
     Unreadable(RefName, String),
-    #[error("'{}' cannot be read: {why}", path.display())]
+    #[error("cannot read '{}': {why}", path.display())]
     Packed { path: PathBuf, why: String },
-    #[error("git cannot list the refs: {0}")]
+    #[error("git could not list the refs: {0}")]
     Git(String),
 }
 
 impl Repository {
-    /// The values that `names` have right now, through symbolic refs.
+    /// The current values of `names`, through symbolic refs.
     pub(crate) fn ref_values<'a>(
         &self,
         names: impl IntoIterator<Item = &'a RefName>,
@@ -60,7 +60,7 @@ impl Repository {
         Ok(self.resolve_refs(names)?.into_iter().map(|resolved| resolved.value).collect())
     }
 
-    /// What each of `names` leads to right now.
+    /// What each of `names` resolves to now.
     pub(crate) fn resolve_refs<'a>(
         &self,
         names: impl IntoIterator<Item = &'a RefName>,
@@ -91,7 +91,7 @@ impl Repository {
             }
         }
         let endless = resolved[open[0]].names[0].clone();
-        Err(RefError::Unreadable(endless, format!("it leads through more than {DEEPEST} symbolic refs")))
+        Err(RefError::Unreadable(endless, format!("it is a chain of more than {DEEPEST} symbolic refs")))
     }
 
     fn look_up_in_files(&self, names: &[RefName]) -> Result<Vec<Option<RefContent>>, RefError> {
@@ -113,7 +113,7 @@ impl Repository {
         let content = match read_without_following(&path) {
             Ok(content) => content,
             Err(e) if is_no_file(&e) => return Ok(None),
-            // The oldest form of a symbolic ref is a link. Its text is the ref, and not a path.
+            // The oldest form of a symbolic ref is a link. Its target is a ref name, not a path.
             Err(e) if e.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
                 return self.look_up_link(&path, &ref_name());
             }
@@ -121,15 +121,16 @@ impl Repository {
         };
         let reference = Reference::try_from_path(name.clone(), &content, self.object_hash).ok();
         let found = reference.and_then(|reference| RefContent::in_target(reference.target));
-        let nothing = || RefError::Unreadable(ref_name(), "its file holds neither an object id nor a ref".to_owned());
+        let nothing =
+            || RefError::Unreadable(ref_name(), "its file contains neither an object id nor a ref".to_owned());
         found.map(Some).ok_or_else(nothing)
     }
 
     fn look_up_link(&self, path: &Path, name: &RefName) -> Result<Option<RefContent>, RefError> {
         let target = fs::read_link(path).map_err(|e| RefError::Unreadable(name.clone(), e.to_string()))?;
         let target = RefName::new(target.as_os_str().as_bytes());
-        if !is_possible(&target) {
-            return Err(RefError::Unreadable(name.clone(), "it is a link to something that is no ref".to_owned()));
+        if !is_valid_name(&target) {
+            return Err(RefError::Unreadable(name.clone(), "it is a link to something that is not a ref".to_owned()));
         }
         Ok(Some(RefContent::Symbolic(target)))
     }
@@ -150,7 +151,7 @@ impl Repository {
         Ok(found.and_then(|reference| RefContent::in_target(Target::Object(reference.target()))))
     }
 
-    /// Reftables are git's own: `for-each-ref` lists what is there, all but dangling symbolic refs.
+    /// Reftables are read by git: `for-each-ref` lists all refs except dangling symbolic refs.
     fn look_up_through_git(&self, names: &[RefName]) -> Result<Vec<Option<RefContent>>, RefError> {
         let mut listing = self.git();
         listing.args(["for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)"]);
@@ -180,8 +181,8 @@ impl Repository {
         Ok(names.iter().map(|name| listed.get(name.as_bytes()).cloned()).collect())
     }
 
-    /// Which of these names are symbolic refs to refs that are not there. Git lists them nowhere, but
-    /// warns when it is asked for their objects.
+    /// Which of these names are dangling symbolic refs. Git does not list them, but warns when it is asked for their
+    /// objects.
     fn dangling_among(&self, names: &[&RefName]) -> Result<Vec<Vec<u8>>, RefError> {
         if names.is_empty() {
             return Ok(Vec::new());
@@ -196,7 +197,7 @@ impl Repository {
         Ok(warned.filter(|warned| names.iter().any(|name| name.as_bytes() == *warned)).map(<[u8]>::to_vec).collect())
     }
 
-    /// Where a symbolic ref points, one step: `for-each-ref` shows only where the last step ends.
+    /// The direct target of a symbolic ref: `for-each-ref` shows only the final one.
     fn symbolic_ref_through_git(&self, name: &[u8]) -> Result<RefContent, RefError> {
         let asked = run(self.git().args(["symbolic-ref", "--no-recurse"]).arg(OsStr::from_bytes(name)), b"")?;
         Ok(RefContent::Symbolic(RefName::new(asked.stdout.trim_end())))
@@ -216,7 +217,7 @@ enum RefContent {
 }
 
 impl RefContent {
-    /// Nothing where the ref holds the null id, which git calls a broken ref.
+    /// `None` if the ref has the null id, which git calls a broken ref.
     fn in_target(target: Target) -> Option<RefContent> {
         match target {
             Target::Symbolic(name) => Some(RefContent::Symbolic(RefName::new(name.as_bstr().to_vec()))),
@@ -230,18 +231,18 @@ impl RefContent {
 fn read_without_following(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
-    #[expect(clippy::disallowed_methods, reason = "one of git's refs, and not through a link either")]
+    #[expect(clippy::disallowed_methods, reason = "one of git's refs, and it does not follow links either")]
     let mut file = File::options().read(true).custom_flags(no_follow).open(path)?;
     file.read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// Whether git can have a ref of this name, below `refs/`.
-pub(crate) fn is_possible(name: &RefName) -> bool {
+/// Whether git allows a ref of this name, below `refs/`.
+pub(crate) fn is_valid_name(name: &RefName) -> bool {
     full_name(name).is_ok()
 }
 
-/// Names come from pushers and become paths: only those that git allows, below `refs/`.
+/// Names come from pushers and become paths: only valid ref names below `refs/` are accepted.
 fn full_name(name: &RefName) -> Result<FullName, RefError> {
     let refused = || RefError::Name(name.clone());
     if !name.as_bytes().starts_with(b"refs/") || name.is_too_long() {
@@ -250,8 +251,8 @@ fn full_name(name: &RefName) -> Result<FullName, RefError> {
     FullName::try_from(name.as_bytes().as_bstr()).map_err(|_| refused())
 }
 
-/// No such file, a directory where the file would be, a file where its directory would be, or a
-/// name that the file system cannot have.
+/// The file does not exist, a directory is in its place, a file is in the place of its directory, or the file system
+/// does not allow the name.
 fn is_no_file(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
     matches!(error.kind(), NotFound | IsADirectory | NotADirectory | InvalidFilename)
@@ -262,7 +263,7 @@ fn run(command: &mut Command, input: &[u8]) -> Result<Output, RefError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let stdin = child.stdin.take();
-    // Written beside the reading: neither side may wait for the other with full pipes.
+    // Writes while reading, so that full pipes cannot block both sides.
     let ran = thread::scope(|scope| {
         scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
         child.wait_with_output()

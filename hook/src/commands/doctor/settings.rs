@@ -10,7 +10,7 @@ use crate::{
         Repository,
         git::{self, shell_quoted},
         settings::{
-            self, Made, SettingsError,
+            self, ConfiguredSetting, SettingsError,
             table::{SETTINGS, Setting},
         },
     },
@@ -45,7 +45,7 @@ pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
 /// Settings that have no effect here although their author may think so, and files that cannot be read.
 fn not_of_the_owner(repository: &Repository) -> Vec<Finding> {
     let note = |name, sentence| Finding { name, severity: Severity::Note, sentence, fix: None };
-    let ignored = repository.ignored.iter().map(|Made { key, value, origin }| {
+    let ignored = repository.ignored.iter().map(|ConfiguredSetting { key, value, origin }| {
         let why = "has no effect: a user's file or environment counts only if that user owns the repository";
         note("setting-ignored", format!("{key} = {value} from '{origin}' {why}"))
     });

@@ -132,7 +132,7 @@ struct Job {
 impl Job {
     fn plan(dir: &Path, args: &InstallArgs, environment: &Environment) -> Result<Job, CommandError> {
         let repository = Repository::find(dir, environment)?;
-        git::trusts(&repository)?;
+        git::check_trust(&repository)?;
         let fence_dir = FenceDir::at(repository.fence_dir());
         let lock = if args.dry_run { None } else { Some(lock_installing(&fence_dir)?) };
         // Read again: another process may have changed it before we got the lock.

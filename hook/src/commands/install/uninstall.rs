@@ -53,7 +53,7 @@ pub(crate) fn run(args: &UninstallArgs, environment: &Environment) -> Result<(),
 /// The hooks come first: without them, the rest is no longer needed. The log stays.
 fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, CommandError> {
     let repository = Repository::find(dir, environment)?;
-    git::trusts(&repository)?;
+    git::check_trust(&repository)?;
     let fence_dir = FenceDir::at(repository.fence_dir());
     let _lock = if fence_dir.path().exists() { Some(lock_installing(&fence_dir)?) } else { None };
     let site = Site::of(&repository, None)?;

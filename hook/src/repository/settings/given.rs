@@ -1,4 +1,4 @@
-//! Reading the values of one setting.
+//! Parses the values of a setting.
 
 use git_fence_core::{Syslog, length_of_time, pattern_flaw};
 use gix::bstr::{BString, ByteSlice as _};
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 /// What is wrong with the values of a setting.
 pub(super) enum Flaw {
-    /// One of them cannot be read.
+    /// One of them does not parse.
     Value { value: BString, expected: String },
     /// One of them is a pattern that no ref can match.
     Pattern { pattern: String, why: String },
 }
 
-/// The values that are given for a setting at one level, in the order in which git reads them: one or more.
+/// The values of a setting at one level, in the order in which git reads them: one or more.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a>(&'a [BString]);
 
 impl<'a> Given<'a> {
-    /// Nothing where the setting is not made.
+    /// `None` if the setting is not set.
     pub(super) fn of(values: &'a [BString]) -> Option<Given<'a>> {
         (!values.is_empty()).then_some(Given(values))
     }
 
-    /// A setting with one value: the last one counts.
+    /// A setting with a single value: the last one counts.
     pub(super) fn read<T, E: ToString>(self, read: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, Flaw> {
         let value = self.0.last().cloned().unwrap_or_default();
         read(&value).map_err(|expected| Flaw::Value { value, expected: expected.to_string() })
@@ -34,7 +34,7 @@ impl<'a> Given<'a> {
         self.read(|value| meant(value).ok_or_else(|| expected(&words.map(|(word, _)| word))))
     }
 
-    /// A word that stands for nothing, or something else.
+    /// Either the word for none, or a value.
     pub(super) fn read_unless<T, E: ToString>(
         self,
         nothing: &str,
@@ -43,7 +43,7 @@ impl<'a> Given<'a> {
         self.read(|value| if value == nothing.as_bytes() { Ok(None) } else { read(value).map(Some) })
     }
 
-    /// A setting with many values: an empty one drops those before it, as in git's own lists.
+    /// A setting with many values: an empty one clears those before it, as in git's own lists.
     pub(super) fn list(self) -> Result<Vec<String>, Flaw> {
         let mut list = Vec::new();
         for value in self.0 {
@@ -58,7 +58,7 @@ impl<'a> Given<'a> {
         Ok(list)
     }
 
-    /// The same for patterns: one that no ref can match would be a fence in name only.
+    /// The same for patterns: a fence whose pattern matches no ref would guard nothing.
     pub(super) fn patterns(self) -> Result<Vec<String>, Flaw> {
         let patterns = self.list()?;
         let flawed = patterns.iter().find_map(|pattern| Some((pattern, pattern_flaw(pattern)?)));
@@ -79,10 +79,10 @@ fn expected(words: &[&str]) -> String {
 
 pub(super) fn duration(value: &[u8]) -> Result<Duration, &'static str> {
     let read = value.to_str().ok().and_then(length_of_time);
-    read.ok_or("expected a length of time such as 30s, 2m or 500ms")
+    read.ok_or("expected a duration such as 30s, 2m or 500ms")
 }
 
-/// Who else is told of decisions.
+/// Where decisions are also sent.
 pub(super) fn listener(value: &[u8]) -> Result<Option<Syslog>, &'static str> {
     match value {
         b"false" => Ok(None),

@@ -1,7 +1,7 @@
 //! The settings, from git's configuration: `fence.*` for all fences, `fence.<name>.*` for one.
 //!
-//! A value that does not parse is an error and never a default: a gate that guesses what its owner
-//! meant is open when it guesses wrong.
+//! A value that does not parse is an error and never a default: a gate that guesses wrongly what its owner meant would be
+//! open.
 
 mod given;
 pub(crate) mod table;
@@ -26,11 +26,11 @@ use std::collections::HashMap;
 pub(crate) enum SettingsError {
     #[error("setting {key} is {value}: {expected}")]
     Value { key: String, value: String, expected: String },
-    #[error("setting {key} is {}: no ref can match that: {why}", text::quoted(pattern.as_bytes()))]
+    #[error("setting {key} is {}, which no ref can match: {why}", text::quoted(pattern.as_bytes()))]
     Pattern { key: String, pattern: String, why: String },
     #[error("setting 'fence.{name}': {source}")]
     Name { name: String, source: git_fence_core::FenceNameError },
-    #[error("fence '{0}' guards nothing: fence.{0}.refs must say what")]
+    #[error("fence '{0}' guards nothing: set fence.{0}.refs")]
     GuardsNothing(FenceName),
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
         }
         fences.push(rules);
     }
-    // The fence 'repo' takes what the named ones leave, wherever its own settings stand.
+    // The fence 'repo' guards the rest, so it is last, wherever its own settings are.
     let repo = fences.iter().position(|rules| rules.fence == FenceName::repo()).map(|at| fences.remove(at));
     let repo = repo.unwrap_or(defaults);
     if repo.refs.is_empty() {
@@ -65,29 +65,28 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
     Ok(settings)
 }
 
-/// Who else is told of decisions, where only that is asked for.
+/// Where decisions are also sent, if only that is needed.
 pub(crate) fn syslog(config: &Config) -> Option<Syslog> {
     let values = levels(config).ok()?.0.values("syslog");
     Given::of(&values)?.read(listener).ok()?
 }
 
-/// A setting that somebody has made.
+/// A configured setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Made {
+pub(crate) struct ConfiguredSetting {
     pub(crate) key: String,
     pub(crate) value: String,
-    /// The file, or the level where it is none.
+    /// The file, or else the level.
     pub(crate) origin: String,
 }
 
-/// Every setting of ours that is made anywhere, in the order in which git reads them: of those with
-/// one value the last counts.
-pub(crate) fn made(config: &Config) -> Vec<Made> {
-    made_where(config, |_| true)
+/// Every configured fence setting, in the order in which git reads them: of those with a single value, the last counts.
+pub(crate) fn configured(config: &Config) -> Vec<ConfiguredSetting> {
+    configured_where(config, |_| true)
 }
 
-/// The same, of those that stand where it `matters`.
-pub(crate) fn made_where(config: &Config, matters: impl Fn(&Metadata) -> bool) -> Vec<Made> {
+/// The same, only from sections for which `matters` is true.
+pub(crate) fn configured_where(config: &Config, matters: impl Fn(&Metadata) -> bool) -> Vec<ConfiguredSetting> {
     let mut all = Vec::new();
     let sections = config.sections_by_name("fence").into_iter().flatten();
     for section in sections.filter(|section| matters(section.meta())) {
@@ -98,15 +97,18 @@ pub(crate) fn made_where(config: &Config, matters: impl Fn(&Metadata) -> bool) -
         names.dedup();
         for name in names {
             let key = format!("fence.{}{name}", fence.as_deref().unwrap_or_default());
-            let value =
-                |value: BString| Made { key: key.clone(), value: text::one_line(&value, 200), origin: origin.clone() };
+            let value = |value: BString| ConfiguredSetting {
+                key: key.clone(),
+                value: text::one_line(&value, 200),
+                origin: origin.clone(),
+            };
             all.extend(section.values(&name).into_iter().map(value));
         }
     }
     all
 }
 
-/// The names of configured fences, in the order in which they first appear.
+/// The settings for all fences, and those of each named fence, in the order of their first appearance.
 ///
 /// Each section is read once: there may be a thousand fences.
 fn levels(config: &Config) -> Result<(Level<'_>, Vec<Level<'_>>), SettingsError> {
@@ -136,7 +138,7 @@ struct Level<'a> {
 }
 
 impl Level<'_> {
-    /// `rules`, changed by what is set here.
+    /// `rules` with the settings of this level applied.
     fn apply_to(&self, mut rules: Rules) -> Result<Rules, SettingsError> {
         for setting in SETTINGS {
             if let (Set::Fence(set), Some(given)) = (&setting.set, Given::of(&self.values(setting.key))) {
@@ -146,7 +148,7 @@ impl Level<'_> {
         Ok(rules)
     }
 
-    /// The same for what concerns all fences together.
+    /// The same for settings that are common to all fences.
     fn apply_to_all(&self, settings: &mut Settings) -> Result<(), SettingsError> {
         for setting in SETTINGS {
             if let (Set::All(set), Some(given)) = (&setting.set, Given::of(&self.values(setting.key))) {
@@ -184,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_set_is_the_default() {
+    fn unset_settings_have_their_defaults() {
         assert_eq!(settings("").unwrap().fences, [Rules::for_repo()]);
     }
 
@@ -206,7 +208,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_last_value_counts_and_lists_add_up() {
+    fn last_value_counts_and_lists_accumulate() {
         let read =
             settings("[fence]\n mode = off\n refs = refs/a/*\n[fence]\n mode = observe\n refs = refs/b/*\n").unwrap();
         assert_eq!(read.fences[0].mode, Mode::Observe);
@@ -214,7 +216,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_parse_is_an_error_and_not_a_default() {
+    fn invalid_value_is_an_error_and_not_a_default() {
         for text in [
             "[fence]\n mode = of",
             "[fence]\n mode",
@@ -246,7 +248,7 @@ pub(crate) mod tests {
             Metadata::api(),
             gix::config::file::init::Options::default(),
         );
-        assert!(read(&path.unwrap()).is_err(), "a path that cannot be used is not none");
+        assert!(read(&path.unwrap()).is_err(), "an unusable path does not count as unset");
         let named = settings("[fence \"x\"]\n refs = refs/heads/*\n mode = 1").unwrap_err();
         assert_eq!(named.to_string(), "setting fence.x.mode is '1': expected enforce, observe or off");
     }

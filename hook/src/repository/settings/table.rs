@@ -1,18 +1,18 @@
-//! The table of settings: every setting is declared here, once. The parser, `doctor` and `docs/settings.md` go by it.
+//! The table of settings: every setting is declared here, once. The parser, `doctor` and `docs/settings.md` use it.
 //!
-//! What a setting sets is a field of [`Rules`] or [`Settings`], where its default is, too.
+//! Each setting sets a field of [`Rules`] or [`Settings`], which also have its default.
 
 use crate::repository::settings::given::{Flaw, Given, duration, listener};
 use git_fence_core::{Accept, Mode, Rules, Settings, Token, TokenKind, Ttl};
 
-/// A setting. Its texts are those of the documentation.
-#[cfg_attr(not(test), expect(dead_code, reason = "the page is made from them by a test"))]
+/// A setting. Its texts are used in the documentation.
+#[cfg_attr(not(test), expect(dead_code, reason = "a test writes them to the page"))]
 pub(crate) struct Setting {
-    /// Its name, behind `fence.` or `fence.<name>.`.
+    /// Its name, after `fence.` or `fence.<name>.`.
     pub(crate) key: &'static str,
-    /// The values that it takes; those in code spans can be written as they are.
+    /// The accepted values; those in code spans are literal.
     values: &'static str,
-    /// What counts where nothing is set.
+    /// The value if it is not set.
     default: &'static str,
     meaning: &'static str,
     pub(super) set: Set,
@@ -20,25 +20,25 @@ pub(crate) struct Setting {
 
 /// What a setting changes.
 pub(super) enum Set {
-    /// A rule of each fence: `fence.<key>` for all that do not say otherwise, `fence.<name>.<key>` for one.
+    /// A rule of each fence: `fence.<key>` is the default for all, `fence.<name>.<key>` is for one.
     Fence(fn(&mut Rules, Given<'_>) -> Result<(), Flaw>),
-    /// Something of all fences together. It has no place under the name of one.
+    /// Something common to all fences. It cannot be set for a single one.
     All(fn(&mut Settings, Given<'_>) -> Result<(), Flaw>),
 }
 
 impl Setting {
-    /// Whether it counts only for all fences together.
+    /// Whether it can only be set for all fences.
     pub(crate) fn is_for_all(&self) -> bool {
         matches!(self.set, Set::All(_))
     }
 
-    /// Whether this is the setting called `name`. Git minds no case there.
+    /// Whether this is the setting called `name`. Git ignores case there.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.key.eq_ignore_ascii_case(name)
     }
 }
 
-/// Every setting there is.
+/// All settings.
 pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         key: "mode",
@@ -52,9 +52,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "refs",
-        values: "patterns, many",
+        values: "patterns, repeatable",
         default: "`refs/heads/*`, `refs/tags/*`",
-        meaning: "what the fence guards; `*` crosses slashes",
+        meaning: "the refs that the fence guards; `*` crosses slashes",
         set: Set::Fence(|rules, given| given.patterns().map(|patterns| rules.refs = patterns)),
     },
     Setting {
@@ -71,23 +71,23 @@ pub(crate) const SETTINGS: &[Setting] = &[
         key: "tokenless",
         values: "`refuse`, `allow`",
         default: "`refuse`",
-        meaning: "whether everybody may push without a token; a stale one is still refused. A trailer counts only in what the push itself brings",
+        meaning: "whether everyone may push without a token; a stale token is still refused. A trailer counts only in objects that the push itself brings",
         set: Set::Fence(|rules, given| {
             given.word([("allow", true), ("refuse", false)]).map(|allowed| rules.tokenless = allowed)
         }),
     },
     Setting {
         key: "exempt",
-        values: "pushers, many",
+        values: "pushers, repeatable",
         default: "none",
-        meaning: "who may push without a token: people, a forge's web editor. Only a token that they give by option counts. Such a push may land in the middle of somebody's lease",
+        meaning: "who may push without a token: people, a forge's web editor. From these pushers only a token in a push option counts. Such a push may land while another holder has the lease",
         set: Set::Fence(|rules, given| given.list().map(|pushers| rules.exempt = pushers)),
     },
     Setting {
         key: "wait",
         values: "`30s`, `2m`, `500ms`, `30` (seconds)",
         default: "`30s`",
-        meaning: "how long a push waits for the one before it",
+        meaning: "how long a push waits for the push in the slot",
         set: Set::Fence(|rules, given| given.read(duration).map(|wait| rules.wait = wait)),
     },
     Setting {
@@ -96,25 +96,25 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "`none`",
         meaning: "refuse tokens further than this above the mark",
         set: Set::Fence(|rules, given| {
-            let expected = "expected a whole number from 1 up, or none";
+            let expected = "expected a whole number of 1 or more, or none";
             let number = |value: &[u8]| Token::parse(value).map(Token::get).map_err(|_| expected);
             given.read_unless("none", number).map(|limit| rules.max_jump = limit)
         }),
     },
     Setting {
         key: "evictAfter",
-        values: "a length of time, `off`",
+        values: "a duration, `off`",
         default: "`5m`",
-        meaning: "after how long in the slot a push is ended (SIGTERM) by a newer one that waits for it",
+        meaning: "how long a push may stay in the slot before a newer push that waits for it ends it (SIGTERM)",
         set: Set::Fence(|rules, given| given.read_unless("off", duration).map(|after| rules.evict_after = after)),
     },
     Setting {
         key: "leaseMaxTtl",
         values: "`1s` to `7d`",
         default: "`1d`",
-        meaning: "the longest TTL that a lease may be taken with",
+        meaning: "the longest TTL that a lease may have",
         set: Set::Fence(|rules, given| {
-            let expected = "expected a length of time from 1s to 7d, in whole seconds";
+            let expected = "expected a duration from 1s to 7d, in whole seconds";
             let ttl = |value: &[u8]| {
                 let length = duration(value).map_err(|_| expected)?;
                 Ttl::of_seconds(length.as_secs()).filter(|ttl| ttl.duration() == length).ok_or(expected)
@@ -126,7 +126,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         key: "tokens",
         values: "`own`, `lease`, `any`",
         default: "`any`",
-        meaning: "where the fence's tokens come from, see [below](#tokens-of-your-own-or-of-leases); with `any`, what lands first decides",
+        meaning: "where the fence's tokens come from, see [below](#tokens-of-your-own-or-of-leases); with `any`, the first kind that lands decides",
         set: Set::Fence(|rules, given| {
             let kinds = [("own", Some(TokenKind::Own)), ("lease", Some(TokenKind::Lease)), ("any", None)];
             given.word(kinds).map(|kind| rules.tokens = kind)
@@ -134,16 +134,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "allowRevoke",
-        values: "pushers, many",
+        values: "pushers, repeatable",
         default: "none",
-        meaning: "who may take a lease away from its holder by a push; `git-fence-hook revoke` always may",
+        meaning: "who may revoke a lease by a push; `git-fence-hook revoke` always may",
         set: Set::Fence(|rules, given| given.list().map(|pushers| rules.allow_revoke = pushers)),
     },
     Setting {
         key: "receivePack",
         values: "`ancestor`, `none`",
         default: "`ancestor`",
-        meaning: "`none` for hosts that start hooks elsewhere (GitLab): the bounded form",
+        meaning: "`none` is for hosts that start hooks elsewhere (GitLab): the bounded form",
         set: Set::All(|settings, given| {
             let is_elsewhere = given.word([("ancestor", false), ("none", true)]);
             is_elsewhere.map(|is_elsewhere| settings.receive_pack_is_elsewhere = is_elsewhere)
@@ -153,7 +153,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         key: "companion",
         values: "`required`, `optional`",
         default: "`required`",
-        meaning: "whether the gate refuses where its [companion](installing.md#two-hooks) is missing. `optional`, for hosts that have no place for a `post-receive`, is the weaker form: a ref that is put back before the next push brings its token back",
+        meaning: "whether the gate refuses pushes when its [companion](installing.md#two-hooks) is missing. `optional`, for hosts that have no place for a `post-receive`, is the weaker form: if a ref is reset before the next push, the token that moved it is valid again",
         set: Set::All(|settings, given| {
             let is_optional = given.word([("required", false), ("optional", true)]);
             is_optional.map(|is_optional| settings.companion_is_optional = is_optional)
@@ -161,16 +161,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "syslog",
-        values: "`true`, `false`, a socket's path",
+        values: "`true`, `false`, a socket path",
         default: "`false`",
-        meaning: "send each decision, with its fields, to the local journald or syslog too; whether anybody listens does not matter to the push",
+        meaning: "also send each decision, with its fields, to the local journald or syslog; the push does not depend on whether anything receives it",
         set: Set::All(|settings, given| given.read(listener).map(|listener| settings.syslog = listener)),
     },
     Setting {
         key: "init",
         values: "`install`, `auto`",
         default: "`install`",
-        meaning: "`auto` lets a repository without a log begin one at its first push: for fleets and templates",
+        meaning: "`auto` lets a repository without a log start one at its first push: for fleets and templates",
         set: Set::All(|settings, given| {
             let is_auto = given.word([("install", false), ("auto", true)]);
             is_auto.map(|is_auto| settings.init_at_first_push = is_auto)
@@ -197,7 +197,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_default_in_the_table_is_what_counts_where_nothing_is_set() {
+    fn default_in_the_table_is_the_default_in_the_code() {
         for Setting { key, default, .. } in SETTINGS {
             let set: String = code_spans(default).map(|value| format!(" {key} = {value}\n")).collect();
             assert_eq!(settings(&format!("[fence]\n{set}")), Ok(Settings::default()), "{key} = {default}");
@@ -205,7 +205,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_value_in_the_table_can_be_set_and_all_else_is_told_what_is_expected() {
+    fn every_value_in_the_table_is_accepted_and_others_are_refused() {
         for Setting { key, values, .. } in SETTINGS {
             for value in code_spans(values) {
                 assert!(settings(&format!("[fence]\n {key} = {value}\n")).is_ok(), "{key} = {value}");

@@ -51,7 +51,12 @@ static TABLE: [Row; 9] = [
     Row { need: Terminal, name: "a terminal", programs: &["script"], works: || true },
     Row { need: AnotherUser, name: "another user", programs: &["setpriv", "flock"], works: becomes_another_user },
     Row { need: Mount, name: "permission to mount", programs: &["mount", "unshare"], works: mounts },
-    Row { need: OtherBoot, name: "another boot id", programs: &["mount", "unshare"], works: hides_the_boot_id },
+    Row {
+        need: OtherBoot,
+        name: "a machine id with another boot id",
+        programs: &["mount", "unshare"],
+        works: hides_the_boot_id,
+    },
     Row { need: PidNamespace, name: "a pid namespace", programs: &["unshare"], works: makes_a_pid_namespace },
     Row { need: TimeNamespace, name: "a time namespace", programs: &["unshare"], works: makes_a_time_namespace },
 ];
@@ -116,7 +121,7 @@ impl Missing {
             format!("{programs} (not installed: run ./check, or apt-get install {})", packages.join(" "))
         };
         let programs = (!self.programs.is_empty()).then(|| install(self.programs.join(", ")));
-        let others = (!self.others.is_empty()).then(|| format!("{} (not allowed here)", self.others.join(", ")));
+        let others = (!self.others.is_empty()).then(|| format!("{} (not available here)", self.others.join(", ")));
         [programs, others].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }

@@ -5,7 +5,7 @@ use gix::bstr::{BString, ByteSlice as _};
 use std::time::Duration;
 
 /// What is wrong with the values of a setting.
-pub(super) enum Flaw {
+pub(super) enum ValueFlaw {
     /// One of them does not parse.
     Value { value: BString, expected: String },
     /// One of them is a pattern that no ref can match.
@@ -23,13 +23,13 @@ impl<'a> Given<'a> {
     }
 
     /// A setting with a single value: the last one counts.
-    pub(super) fn read<T, E: ToString>(self, read: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, Flaw> {
+    pub(super) fn read<T, E: ToString>(self, read: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, ValueFlaw> {
         let value = self.0.last().cloned().unwrap_or_default();
-        read(&value).map_err(|expected| Flaw::Value { value, expected: expected.to_string() })
+        read(&value).map_err(|expected| ValueFlaw::Value { value, expected: expected.to_string() })
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy, const N: usize>(self, words: [(&str, T); N]) -> Result<T, Flaw> {
+    pub(super) fn word<T: Copy, const N: usize>(self, words: [(&str, T); N]) -> Result<T, ValueFlaw> {
         let meant = |value: &[u8]| words.iter().find(|(word, _)| word.as_bytes() == value).map(|(_, meant)| *meant);
         self.read(|value| meant(value).ok_or_else(|| expected(&words.map(|(word, _)| word))))
     }
@@ -39,12 +39,12 @@ impl<'a> Given<'a> {
         self,
         nothing: &str,
         read: impl Fn(&[u8]) -> Result<T, E>,
-    ) -> Result<Option<T>, Flaw> {
+    ) -> Result<Option<T>, ValueFlaw> {
         self.read(|value| if value == nothing.as_bytes() { Ok(None) } else { read(value).map(Some) })
     }
 
     /// A setting with many values: an empty one clears those before it, as in git's own lists.
-    pub(super) fn list(self) -> Result<Vec<String>, Flaw> {
+    pub(super) fn list(self) -> Result<Vec<String>, ValueFlaw> {
         let mut list = Vec::new();
         for value in self.0 {
             if value.is_empty() {
@@ -52,19 +52,19 @@ impl<'a> Given<'a> {
                 continue;
             }
             let text = value.to_str();
-            let text = text.map_err(|_| Flaw::Value { value: value.clone(), expected: "expected UTF-8".to_owned() });
+            let text = text.map_err(|_| ValueFlaw::Value { value: value.clone(), expected: "expected UTF-8".to_owned() });
             list.push(text?.to_owned());
         }
         Ok(list)
     }
 
     /// The same for patterns: a fence whose pattern matches no ref would guard nothing.
-    pub(super) fn patterns(self) -> Result<Vec<String>, Flaw> {
+    pub(super) fn patterns(self) -> Result<Vec<String>, ValueFlaw> {
         let patterns = self.list()?;
         let flawed = patterns.iter().find_map(|pattern| Some((pattern, pattern_flaw(pattern)?)));
         match flawed {
             None => Ok(patterns),
-            Some((pattern, why)) => Err(Flaw::Pattern { pattern: pattern.clone(), why }),
+            Some((pattern, why)) => Err(ValueFlaw::Pattern { pattern: pattern.clone(), why }),
         }
     }
 }

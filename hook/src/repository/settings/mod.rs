@@ -7,7 +7,7 @@ mod given;
 pub(crate) mod table;
 
 use crate::repository::settings::{
-    given::{Flaw, Given, listener},
+    given::{ValueFlaw, Given, listener},
     table::{SETTINGS, Set},
 };
 use git_fence_core::{FenceName, Rules, Settings, Syslog, text};
@@ -162,11 +162,11 @@ impl Level<'_> {
         self.sections.iter().flat_map(|section| section.values(key)).collect()
     }
 
-    fn flawed(&self, key: &str, flaw: Flaw) -> SettingsError {
+    fn flawed(&self, key: &str, flaw: ValueFlaw) -> SettingsError {
         let key = self.name_of(key);
         match flaw {
-            Flaw::Value { value, expected } => SettingsError::Value { key, value: text::quoted(&value), expected },
-            Flaw::Pattern { pattern, why } => SettingsError::Pattern { key, pattern, why },
+            ValueFlaw::Value { value, expected } => SettingsError::Value { key, value: text::quoted(&value), expected },
+            ValueFlaw::Pattern { pattern, why } => SettingsError::Pattern { key, pattern, why },
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each setting sets a field of [`Rules`] or [`Settings`], which also have its default.
 
-use crate::repository::settings::given::{Flaw, Given, duration, listener};
+use crate::repository::settings::given::{ValueFlaw, Given, duration, listener};
 use git_fence_core::{Accept, Mode, Rules, Settings, Token, TokenKind, Ttl};
 
 /// A setting. Its texts are used in the documentation.
@@ -21,9 +21,9 @@ pub(crate) struct Setting {
 /// What a setting changes.
 pub(super) enum Set {
     /// A rule of each fence: `fence.<key>` is the default for all, `fence.<name>.<key>` is for one.
-    Fence(fn(&mut Rules, Given<'_>) -> Result<(), Flaw>),
+    Fence(fn(&mut Rules, Given<'_>) -> Result<(), ValueFlaw>),
     /// Something common to all fences. It cannot be set for a single one.
-    All(fn(&mut Settings, Given<'_>) -> Result<(), Flaw>),
+    All(fn(&mut Settings, Given<'_>) -> Result<(), ValueFlaw>),
 }
 
 impl Setting {

@@ -1,4 +1,4 @@
-//! Moments and deadlines of this client.
+//! The clock of this client, and deadlines.
 
 use crate::surroundings::Environment;
 use git_fence_core::Stamp;
@@ -8,7 +8,7 @@ use git_fence_system::{
 };
 use std::time::Duration;
 
-/// A clock of this machine. Tests set it wrong on purpose.
+/// The clock of this machine. Tests set it wrong on purpose.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
     boot: String,
@@ -16,22 +16,22 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// `GIT_FENCE_CLOCK_OFFSET` (seconds) moves the clock that people set, to test what a wrong one
-    /// does. The clock that counts since the boot is not touched: deadlines of our own go by that.
+    /// `GIT_FENCE_CLOCK_OFFSET` (in seconds) moves the clock that can be set, to test the effect of a wrong one. The
+    /// clock since boot is not moved: our own deadlines use that.
     pub(crate) fn of(environment: &Environment) -> Clock {
         let boot = place::boot_id().unwrap_or_default();
         let offset = environment.text(env::GIT_FENCE_CLOCK_OFFSET).and_then(|seconds| seconds.parse::<i64>().ok());
         Clock { boot, offset_ms: offset.unwrap_or(0).saturating_mul(1000) }
     }
 
-    /// Now, by every clock.
+    /// The current time, by every clock.
     pub(crate) fn now(&self) -> Stamp {
         let unix_ms = wall().as_millisecond().saturating_add(self.offset_ms);
         Stamp { boot: self.boot.clone(), uptime_ms: uptime_ms(), unix_ms: u64::try_from(unix_ms).unwrap_or(0) }
     }
 }
 
-/// The moment `later` after `stamp`.
+/// The time `later` after `stamp`.
 pub(crate) fn after(stamp: &Stamp, later: Duration) -> Stamp {
     let later = u64::try_from(later.as_millis()).unwrap_or(u64::MAX);
     Stamp {

@@ -1,6 +1,6 @@
-//! Whole journeys of leases, on a store in memory: the client's two machines against the rules of the gate.
+//! Complete scenarios of leases on a store in memory: the client's two state machines against the rules of the gate.
 //!
-//! Each runs with a gate and without, unless it says otherwise: what protects a lease is the same.
+//! Each runs with and without a gate, unless it says otherwise, because the same rules protect a lease.
 
 use super::memory::{MemoryStore, SwapFate};
 use crate::{
@@ -25,7 +25,7 @@ fn nonce() -> String {
     })
 }
 
-/// A run that wants the lease: the thin loop around the machines, as the client has it.
+/// A run that wants the lease: a thin loop around the machines, as in the client.
 struct TestRun<'a> {
     store: &'a MemoryStore,
     name: u8,
@@ -33,7 +33,7 @@ struct TestRun<'a> {
     made: Option<(Holding, Vec<Swap>)>,
     seen: LeaseSnapshot,
     refused: SwapRefused,
-    /// Where the last push was to bring the lease.
+    /// The version to which the last push was to move the lease.
     sent: Option<Version>,
 }
 
@@ -166,7 +166,7 @@ impl<'a> TestRun<'a> {
                     let history = self.store.history(self.seen.lease.as_ref(), lease.token).unwrap();
                     PushingAnswer::InHistory(history.iter().any(|then| then.at == at))
                 }
-                // The store moves all or nothing.
+                // The store moves all parts or none.
                 PushingNext::ReadRefs => PushingAnswer::AllThere(true),
                 PushingNext::End(end) => return end,
             };
@@ -227,7 +227,7 @@ fn with_and_without_gate(journey: impl Fn(&MemoryStore)) {
 }
 
 #[test]
-fn of_two_runs_one_holds_the_lease_and_the_other_gets_it_after_the_release_with_a_higher_token() {
+fn second_run_gets_the_lease_only_after_the_release_and_with_a_higher_token() {
     with_and_without_gate(|store| {
         let (mut one, mut two) = (TestRun::new(store, 1), TestRun::new(store, 2));
         assert_eq!(one.take(Purpose::Hold), TakingEnd::Ours);
@@ -239,7 +239,7 @@ fn of_two_runs_one_holds_the_lease_and_the_other_gets_it_after_the_release_with_
 }
 
 #[test]
-fn paused_holder_loses_its_push_once_the_lease_was_taken_over() {
+fn push_of_a_paused_holder_is_refused_after_a_takeover() {
     with_and_without_gate(|store| {
         let (mut zombie, mut next) = (TestRun::new(store, 1), TestRun::new(store, 2));
         assert_eq!(zombie.take(Purpose::Hold), TakingEnd::Ours);
@@ -251,7 +251,7 @@ fn paused_holder_loses_its_push_once_the_lease_was_taken_over() {
 }
 
 #[test]
-fn late_holder_goes_on_as_long_as_nobody_took_the_lease() {
+fn late_holder_may_push_until_the_lease_is_taken_over() {
     with_and_without_gate(|store| {
         let mut run = TestRun::new(store, 1);
         assert_eq!(run.take(Purpose::Hold), TakingEnd::Ours);
@@ -261,7 +261,7 @@ fn late_holder_goes_on_as_long_as_nobody_took_the_lease() {
 }
 
 #[test]
-fn revoking_takes_a_live_lease_away_where_no_gate_forbids_it() {
+fn live_lease_is_revoked_unless_a_gate_forbids_it() {
     let store = MemoryStore::new(false);
     let (mut holder, mut operator) = (TestRun::new(&store, 1), TestRun::new(&store, 2));
     assert_eq!(operator.take(Purpose::Revoke), TakingEnd::NothingHeld);
@@ -277,15 +277,15 @@ fn revoking_takes_a_live_lease_away_where_no_gate_forbids_it() {
 
 const FATES: [SwapFate; 4] = [SwapFate::Answered, SwapFate::AnswerLost, SwapFate::RequestLost, SwapFate::Late];
 
-/// Every combination of what can happen to four swaps in a row.
+/// Every combination of fates of four swaps in a row.
 fn all_fates() -> impl Iterator<Item = [SwapFate; 4]> {
     (0..FATES.len().pow(4))
         .map(|n| std::array::from_fn(|at| FATES[n / FATES.len().pow(u32::try_from(at).unwrap()) % 4]))
 }
 
-/// Whoever takes the lease and hears nothing finds out, whatever is lost, or says that it does not know.
+/// A run whose replies are lost finds out whether it holds the lease, or reports that it could not.
 #[test]
-fn run_that_says_it_holds_the_lease_does() {
+fn run_that_reports_to_hold_the_lease_holds_it() {
     with_and_without_gate(|template| {
         for fates in all_fates() {
             let store = MemoryStore::new(template.ask_gate("").unwrap() != crate::GateSays::NoGate);
@@ -304,10 +304,10 @@ fn run_that_says_it_holds_the_lease_does() {
     });
 }
 
-/// What is said of a push whose answer was lost is so, and stays so when what was late arrives: with a holder that goes
-/// on, and with one that is taken over at once.
+/// The reported outcome of a push whose reply was lost is true, and stays true when late swaps arrive: if the holder
+/// continues, and if the lease is taken over at once.
 #[test]
-fn what_is_said_of_a_lost_push_is_so() {
+fn reported_outcome_of_a_lost_push_is_true() {
     for (has_gate, wanted, is_taken_over, fates) in [false, true].into_iter().flat_map(|has_gate| {
         [HolderMove::Advance, HolderMove::Release].into_iter().flat_map(move |wanted| {
             [false, true]

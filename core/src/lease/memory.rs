@@ -1,6 +1,6 @@
-//! A lease store in memory, for tests: with or without a gate, and with answers that get lost on request.
+//! A lease store in memory, for tests: with or without a gate, and with replies that are lost on request.
 //!
-//! It keeps the contract of [`LeaseStore`] and nothing more, so what works on it works on every store that does.
+//! It implements the contract of [`LeaseStore`] and nothing more, so what works with it works with every store.
 
 use crate::{
     Beat, Code, GateAnswer, GateSays, HeldBy, Lease, LeaseAsk, LeasePart, LeaseSnapshot, LeaseStore, Mark, ObjectId,
@@ -12,14 +12,14 @@ use std::{
     collections::{HashMap, VecDeque},
 };
 
-/// What happens to a swap on its way.
+/// What happens to a swap in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SwapFate {
-    /// It is answered.
+    /// It is carried out and answered.
     Answered,
-    /// It is carried out, and its answer is lost.
+    /// It is carried out, and its reply is lost.
     AnswerLost,
-    /// It is lost itself.
+    /// It is lost before it arrives.
     RequestLost,
     /// Its client gives up, and it arrives later: see [`MemoryStore::deliver_late`].
     Late,
@@ -36,10 +36,10 @@ struct Contents {
     prepared: HashMap<Version, Prepared>,
     lease: Option<Version>,
     beat: Option<Version>,
-    /// As the gate knows the lease.
+    /// The lease as the gate knows it.
     standing: Option<Standing>,
     mark: Mark,
-    /// Every version that the lease has had, in order.
+    /// Every version of the lease, in order.
     moves: Vec<Version>,
     fates: VecDeque<SwapFate>,
     late: Vec<Vec<Swap>>,
@@ -59,7 +59,7 @@ impl MemoryStore {
         MemoryStore { gate, now: RefCell::new(0), contents: RefCell::default() }
     }
 
-    /// What happens to the next swaps, one after the other. Those after them are answered.
+    /// Sets the fates of the next swaps, in order. Later swaps are answered.
     pub(crate) fn expect(&self, fates: impl IntoIterator<Item = SwapFate>) {
         self.contents.borrow_mut().fates = fates.into_iter().collect();
     }
@@ -73,7 +73,7 @@ impl MemoryStore {
         *self.now.borrow_mut() += seconds;
     }
 
-    /// What was under way arrives.
+    /// Delivers the late swaps.
     pub(crate) fn deliver_late(&self) {
         let late = std::mem::take(&mut self.contents.borrow_mut().late);
         for swaps in late {
@@ -114,12 +114,12 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// The gate: judges with the rules that the hook judges with.
+    /// The gate, with the same rules as the hook.
     fn admit(&self, rules: &Rules, swaps: &[Swap]) -> Result<(), Box<SwapRefused>> {
         let asked = self.asked(swaps);
         let judged = {
             let contents = self.contents.borrow();
-            // Git moves a ref from where it is expected only, whatever the gate says.
+            // Git moves a ref only from its expected value, whatever the gate says.
             if !swaps.iter().all(|swap| swap.from == *contents.part(swap.part)) {
                 return Err(moved());
             }
@@ -205,7 +205,7 @@ impl LeaseStore for MemoryStore {
 
     fn swap(&self, swaps: &[Swap]) -> Result<Swapped<String>, String> {
         let fate = self.contents.borrow_mut().fates.pop_front().unwrap_or(SwapFate::Answered);
-        let unknown = Swapped::Unknown { why: "nobody answers".to_owned() };
+        let unknown = Swapped::Unknown { why: "no reply".to_owned() };
         Ok(match fate {
             SwapFate::Answered => match self.carry_out(swaps) {
                 Ok(()) => Swapped::Won { gate: self.gate.is_some() },
@@ -247,7 +247,7 @@ fn moved() -> Box<SwapRefused> {
     Box::new(SwapRefused { gate: None, why, crowded: false, lease_may_have_moved: true })
 }
 
-/// What a gate knows a version by.
+/// The version as the gate names it.
 fn commit(version: &Version) -> ObjectId {
     ObjectId::parse(format!("00000000{version}").as_bytes()).ok().flatten().expect("a nonce is 32 hex digits")
 }

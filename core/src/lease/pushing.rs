@@ -41,7 +41,7 @@ enum PushingStage {
     /// Whether the lost push is in the lease's history.
     ReadingHistory(LostPush),
     /// Whether the user's refs have the values that the push was to give them.
-    ReadingRefs(Became),
+    ReadingRefs(LostPushOutcome),
 }
 
 /// Which push is being settled.
@@ -55,7 +55,7 @@ enum LostPush {
 
 /// The result of a push whose reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Became {
+enum LostPushOutcome {
     /// The lease is at the version of the push.
     Landed,
     /// It was at that version, was released with the push, and others have held it since.
@@ -63,7 +63,7 @@ enum Became {
     /// It was at that version, and has been taken over since.
     LandedThenLost,
     /// The push did not land, and never will.
-    Nothing,
+    DidNotLand,
 }
 
 /// The lease's current version, seen by its holder.
@@ -200,46 +200,52 @@ impl Pushing {
             }
             (PushingStage::Checking, A::At(At::BeforePush)) => self.end(Note::Unmoved, PushingEnd::Refused),
             // A transaction failed halfway: the lease's ref moved, another ref did not.
-            (PushingStage::Checking, A::At(At::AfterPush)) => self.read_refs(Note::MovedByPush, Became::Landed),
+            (PushingStage::Checking, A::At(At::AfterPush)) => {
+                self.read_refs(Note::MovedByPush, LostPushOutcome::Landed)
+            }
             // Correct the record, but stop: to continue silently would hide why it was wrong.
             (PushingStage::Checking, A::At(At::Elsewhere)) => self.end(Note::MovedToSeen, PushingEnd::Outdated),
             (PushingStage::Checking, A::At(At::NotOurs)) => {
                 self.end(Note::Unmoved, PushingEnd::Lost { gate_is_unaware: true })
             }
-            (PushingStage::Settling(whose), A::Landed) => self.settled(whose, Note::MovedBySettling, Became::Nothing),
+            (PushingStage::Settling(whose), A::Landed) => {
+                self.settled(whose, Note::MovedBySettling, LostPushOutcome::DidNotLand)
+            }
             // This swap itself may have landed: the next attempt to settle will see it.
             (PushingStage::Settling(whose), A::Unknown | A::NotSent) => self.unsettled(whose),
             (PushingStage::Settling(whose), A::Refused { .. }) => {
                 self.go(Note::Nothing, PushingStage::ReadingBack(whose), PushingNext::Read)
             }
             (PushingStage::ReadingBack(whose), A::At(At::AfterPush)) => {
-                self.settled(whose, Note::MovedByPush, Became::Landed)
+                self.settled(whose, Note::MovedByPush, LostPushOutcome::Landed)
             }
             // Neither push nor swap has moved the lease, and the lost push may still be in flight.
             (PushingStage::ReadingBack(whose), A::At(At::BeforePush)) => self.unsettled(whose),
             // An earlier attempt to settle landed, and its reply was lost, too.
             (PushingStage::ReadingBack(whose), A::At(At::Elsewhere)) => {
-                self.settled(whose, Note::MovedToSeen, Became::Nothing)
+                self.settled(whose, Note::MovedToSeen, LostPushOutcome::DidNotLand)
             }
             (PushingStage::ReadingBack(whose), A::At(At::NotOurs)) => {
                 self.go(Note::Nothing, PushingStage::ReadingHistory(whose), PushingNext::ReadHistory)
             }
             // The lease was released, and another run has taken it since, as it may.
             (PushingStage::ReadingHistory(whose), A::InHistory(true)) if self.lost == HolderMove::Release => {
-                self.settled(whose, Note::MovedByPush, Became::LandedBefore)
+                self.settled(whose, Note::MovedByPush, LostPushOutcome::LandedBefore)
             }
             (PushingStage::ReadingHistory(_), A::InHistory(true)) => {
-                self.read_refs(Note::Nothing, Became::LandedThenLost)
+                self.read_refs(Note::Nothing, LostPushOutcome::LandedThenLost)
             }
             (PushingStage::ReadingHistory(_), A::InHistory(false)) => {
                 self.end(Note::Nothing, PushingEnd::Lost { gate_is_unaware: false })
             }
-            (PushingStage::ReadingRefs(Became::LandedThenLost), A::AllThere(true)) => {
+            (PushingStage::ReadingRefs(LostPushOutcome::LandedThenLost), A::AllThere(true)) => {
                 self.end(Note::Nothing, PushingEnd::LandedThenLost)
             }
-            (PushingStage::ReadingRefs(Became::LandedThenLost), _) => self.end(Note::Nothing, PushingEnd::LostOnTheWay),
+            (PushingStage::ReadingRefs(LostPushOutcome::LandedThenLost), _) => {
+                self.end(Note::Nothing, PushingEnd::LostOnTheWay)
+            }
             (PushingStage::ReadingRefs(_), A::AllThere(true)) => self.end(Note::Nothing, PushingEnd::Landed),
-            (PushingStage::ReadingRefs(Became::LandedBefore), A::AllThere(false)) => {
+            (PushingStage::ReadingRefs(LostPushOutcome::LandedBefore), A::AllThere(false)) => {
                 self.end(Note::Nothing, PushingEnd::MovedOn)
             }
             (PushingStage::ReadingRefs(_), A::AllThere(false)) => self.end(Note::Nothing, PushingEnd::InPart),
@@ -249,11 +255,13 @@ impl Pushing {
     }
 
     /// The result of the lost push is known.
-    fn settled(self, whose: LostPush, note: Note, became: Became) -> PushingStep {
-        match (whose, became) {
-            (LostPush::Own, Became::Nothing) => self.end(note, PushingEnd::DidNotLand),
-            (LostPush::Own, became) => self.read_refs(note, became),
-            (LostPush::Earlier, Became::Landed | Became::LandedBefore) if self.lost == HolderMove::Release => {
+    fn settled(self, whose: LostPush, note: Note, outcome: LostPushOutcome) -> PushingStep {
+        match (whose, outcome) {
+            (LostPush::Own, LostPushOutcome::DidNotLand) => self.end(note, PushingEnd::DidNotLand),
+            (LostPush::Own, outcome) => self.read_refs(note, outcome),
+            (LostPush::Earlier, LostPushOutcome::Landed | LostPushOutcome::LandedBefore)
+                if self.lost == HolderMove::Release =>
+            {
                 self.end(note, PushingEnd::ReleasedBefore)
             }
             (LostPush::Earlier, _) => {
@@ -272,8 +280,8 @@ impl Pushing {
 
     /// The lease may have moved without the refs: a server that is killed while it moves the refs of one transaction,
     /// file by file, leaves some of them unmoved.
-    fn read_refs(self, note: Note, became: Became) -> PushingStep {
-        self.go(note, PushingStage::ReadingRefs(became), PushingNext::ReadRefs)
+    fn read_refs(self, note: Note, outcome: LostPushOutcome) -> PushingStep {
+        self.go(note, PushingStage::ReadingRefs(outcome), PushingNext::ReadRefs)
     }
 
     fn go(self, note: Note, stage: PushingStage, next: PushingNext) -> PushingStep {

@@ -88,7 +88,7 @@ impl State {
         self.in_flight.iter().find(|flight| flight.push == push)
     }
 
-    /// Takes into account what became of `flight`, as the lines about it will say: for whoever reads and writes none.
+    /// Applies the settlement of `flight` without writing its lines: for readers of the log.
     pub fn settle(&mut self, flight: &InFlight, settlement: Settlement, count: usize, evidence: Evidence) {
         for event in settlement.on_record(flight, self, count, evidence) {
             let applied = self.apply(0, &flight.time, &event);

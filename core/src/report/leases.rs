@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_are_counted_by_what_became_of_them() {
+    fn lease_events_are_counted() {
         let tally = tally(&[
             Event::LeaseGranted(line(1, 0, None)),
             renewed(1, 30),

@@ -25,14 +25,14 @@ pub(crate) enum Starter {
     /// Git, but it had exited before we checked.
     GitThatIsGone,
     /// Another program, such as a shell or a timer: its end means nothing, as with `nohup` and `&`.
-    SomebodyElse,
+    Other,
 }
 
 impl Starter {
     /// Finds the starter. Must be called first of all. `name` is the name this program was called by.
     pub(crate) fn find(name: &OsStr, environment: &Environment) -> Starter {
         // A parent outside of the pid namespace has no pid here.
-        let Some(pid) = parent_pid() else { return Starter::SomebodyElse };
+        let Some(pid) = parent_pid() else { return Starter::Other };
         let handle = ProcessHandle::open(pid).ok();
         let is_git = is_git(pid);
         // Checked again after opening: the pid of a process that has exited may be reused.
@@ -41,14 +41,14 @@ impl Starter {
             (true, true) => Starter::Git { pid, handle },
             (true, false) => Starter::GitThatIsGone,
             (false, _) if is_called_as_by_git(name, environment) && is_orphan() => Starter::GitThatIsGone,
-            (false, _) => Starter::SomebodyElse,
+            (false, _) => Starter::Other,
         }
     }
 
     /// Calls `tell` when git is gone, on a thread of its own.
     pub(crate) fn when_gone(self, tell: impl FnOnce() + Send + 'static) {
         match self {
-            Starter::SomebodyElse => {}
+            Starter::Other => {}
             Starter::GitThatIsGone => tell(),
             Starter::Git { pid, handle } => {
                 thread::spawn(move || {

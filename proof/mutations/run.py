@@ -323,8 +323,17 @@ def check_the_code(mutations):
             mutation.made_in((REPOSITORY / mutation.file).read_text())
         except (Unfit, OSError) as unfit:
             wrong.append(str(unfit))
+    sources = "\n".join(path.read_text() for path in tracked_sources())
+    for test in dict.fromkeys(test for mutation in mutations for test in mutation.tests):
+        if f"fn {test.name.rpartition('::')[2]}(" not in sources:
+            wrong.append(f"there is no test {test}")
     if wrong:
         raise Unfit("\n".join(wrong))
+
+
+def tracked_sources():
+    listed = subprocess.run(["git", "ls-files", "*.rs"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return [REPOSITORY / name for name in listed.stdout.splitlines() if (REPOSITORY / name).exists()]
 
 
 def check_the_page(mutations):

@@ -144,7 +144,7 @@ fn lost_answer_is_found_deep_in_the_history() {
     }
     let (code, said) = a.code(&["push", "origin", "HEAD:other"]);
     assert_eq!(code, 75, "{said}");
-    assert!(said.contains("the push landed; since then"), "{said}");
+    assert!(said.contains("the lease moved with the push"), "{said}");
 }
 
 /// A client that git itself stopped reports this to the gate; that needs no history.

@@ -506,10 +506,10 @@ fn long_upload_lands_while_heartbeats_keep_the_lease_alive() {
         let (agent, other) = (world.agent("a"), world.agent("b"));
         let url = format!("ssh://server{}", world.server().display());
         world.ok(agent.git().args(["remote", "set-url", "origin", &url]));
-        // Incompressible data: 300,000 bytes at 30,000 a second, with a lease of 6 seconds.
-        let noise = "head -c 300000 /dev/urandom >noise && git add noise && git commit -qm noise";
+        // Incompressible data: 480,000 bytes at 30,000 a second, with a lease of 12 seconds.
+        let noise = "head -c 480000 /dev/urandom >noise && git add noise && git commit -qm noise";
         let script = format!("{noise} && {} && git push -q origin HEAD:refs/heads/big", word(&world.path("inside")));
-        let mut run = agent.run(&["--ttl", "6s"], &script);
+        let mut run = agent.run(&["--ttl", "12s"], &script);
         run.env("GIT_SSH_COMMAND", fixture("slow-ssh.py")).env("SLOW_BYTES_PER_SECOND", "30000");
         run.env("SLOW_SSH_LOG", world.path("connections"));
         let run = Background::start(&mut run);

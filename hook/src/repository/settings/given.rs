@@ -52,7 +52,8 @@ impl<'a> Given<'a> {
                 continue;
             }
             let text = value.to_str();
-            let text = text.map_err(|_| ValueFlaw::Value { value: value.clone(), expected: "expected UTF-8".to_owned() });
+            let text =
+                text.map_err(|_| ValueFlaw::Value { value: value.clone(), expected: "expected UTF-8".to_owned() });
             list.push(text?.to_owned());
         }
         Ok(list)

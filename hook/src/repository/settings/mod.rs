@@ -7,7 +7,7 @@ mod given;
 pub(crate) mod table;
 
 use crate::repository::settings::{
-    given::{ValueFlaw, Given, listener},
+    given::{Given, ValueFlaw, listener},
     table::{SETTINGS, Set},
 };
 use git_fence_core::{FenceName, Rules, Settings, Syslog, text};

@@ -2,7 +2,7 @@
 //!
 //! Each setting sets a field of [`Rules`] or [`Settings`], which also have its default.
 
-use crate::repository::settings::given::{ValueFlaw, Given, duration, listener};
+use crate::repository::settings::given::{Given, ValueFlaw, duration, listener};
 use git_fence_core::{Accept, Mode, Rules, Settings, Token, TokenKind, Ttl};
 
 /// A setting. Its texts are used in the documentation.

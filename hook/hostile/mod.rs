@@ -1,7 +1,7 @@
-//! Hostile input: for every parser of this crate, a check that takes any bytes at all.
+//! Hostile input: for every parser of this crate, a check that accepts arbitrary bytes.
 //!
-//! As in `git_fence_core::hostile`: a check panics where the rule is broken. Only there in tests and
-//! behind the feature `fuzzing`.
+//! As in `git_fence_core::hostile`: a check panics if a rule is violated. Compiled only for tests and with the feature
+//! `fuzzing`.
 
 #[path = "../../core/hostile/near.rs"]
 #[cfg(test)]
@@ -32,12 +32,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A whole log: as it is, and once more with its lines chained. Nobody guesses a hash, and behind it is
-/// most of what can go wrong.
+/// A whole log: as it is, and again with its lines chained. Random input never has a correct hash, and most errors are
+/// only reached with one.
 pub fn log(bytes: &[u8]) {
     let _ = read_log(bytes, None);
     let Some((_, journal)) = read_log(&chained(bytes), None) else { return };
-    // What is in flight can be settled, whatever the refs show.
+    // Every push in flight can be settled, whatever the values of the refs.
     for flight in &journal.state.in_flight {
         let seen = vec![None; flight.plan.refs.len()];
         let settlement = settle(flight, &flight.plan.refs, &seen);
@@ -48,7 +48,7 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// The lines that are JSON objects, each with the number and the hash that it must have.
+/// The lines that are JSON objects, each with the correct number and hash.
 fn chained(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut seq, mut prev) = (None, LineHash::none());
@@ -64,7 +64,7 @@ fn chained(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The lines of a log, and what is behind the last whole one.
+/// The lines of a log, and the journal that results from them.
 pub(crate) fn read_log(bytes: &[u8], witness: Option<&Witness>) -> Option<(Vec<Vec<u8>>, Journal)> {
     let mut lines: Vec<(Vec<u8>, Line)> = Vec::new();
     let each = |read: crate::log::journal::ReadLine<'_>| lines.push((read.bytes.to_vec(), read.line.clone()));
@@ -85,19 +85,19 @@ pub(crate) fn read_log(bytes: &[u8], witness: Option<&Witness>) -> Option<(Vec<V
     assert_eq!(journal.head.end, whole.len() as u64);
     whole.extend(&journal.torn);
     assert_eq!(whole, bytes);
-    // Another line can follow: its number is not used up.
+    // Another line can follow: the numbers are not exhausted.
     assert!(journal.head.seq.checked_add(1).is_some());
     Some((lines.into_iter().map(|(bytes, _)| bytes).collect(), journal))
 }
 
-/// A checkpoint, and then a log that is read from it on, with a line feed and a NUL between them.
+/// A checkpoint, followed by a line feed, a NUL and a log that is read from the checkpoint on.
 pub fn checkpoint(bytes: &[u8]) {
     let cut = bytes.windows(2).position(|two| two == b"\n\0").unwrap_or(bytes.len());
     let log = bytes.get(cut + 2..).unwrap_or_default();
     let Ok(CheckpointFile::Good(checkpoint)) = CheckpointFile::of(&bytes[..cut], PathBuf::from("state")) else {
         return;
     };
-    // Every value is of the grammar, and it reads back as itself.
+    // Every value conforms to the grammar, and the checkpoint can be written and parsed again.
     let written = serde_json::to_value(&checkpoint).unwrap_or_default();
     assert_eq!(grammar::flaw_in(&written), None, "{written}");
     let again = CheckpointFile::of(written.to_string().as_bytes(), PathBuf::new());
@@ -118,7 +118,7 @@ pub(crate) fn is_same(one: &Checkpoint, other: &Checkpoint) -> bool {
     one.head == other.head && one.state == other.state
 }
 
-/// What the mutex holds.
+/// The content of the mutex.
 pub fn witness(bytes: &[u8]) {
     if let Some(witness) = Witness::parse(bytes) {
         let written = serde_json::to_vec(&witness).unwrap_or_default();
@@ -129,7 +129,7 @@ pub fn witness(bytes: &[u8]) {
 /// A commit's message.
 pub fn trailers(bytes: &[u8]) {
     let found = token_trailers(bytes);
-    // Not from the subject, and not from anywhere but lines that say so: the key, then a colon.
+    // Not from the subject, and only from lines with the key and a colon.
     let lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').skip(1).collect();
     let says_so = |line: &&&[u8]| {
         let key = line.split(|b| *b == b':').next().unwrap_or_default();
@@ -142,7 +142,7 @@ pub fn trailers(bytes: &[u8]) {
     }
 }
 
-/// The environment: `name=value`, each ended by a NUL, as the kernel hands it over.
+/// The environment: `name=value`, each terminated by a NUL, as the kernel provides it.
 pub fn environment(bytes: &[u8]) {
     let pairs: Vec<(Vec<u8>, Vec<u8>)> = bytes
         .split(|b| *b == 0)
@@ -163,7 +163,7 @@ pub fn environment(bytes: &[u8]) {
     match surroundings::push_options(&environment) {
         Ok(options) => {
             let count = count.unwrap_or(b"0".to_vec());
-            assert_eq!(options.len().to_string().as_bytes(), count, "digits, and nothing else");
+            assert_eq!(options.len().to_string().as_bytes(), count, "only digits");
             for (n, option) in options.iter().enumerate() {
                 assert_eq!(Some(option), last(format!("GIT_PUSH_OPTION_{n}").as_bytes()).as_ref());
             }
@@ -182,7 +182,7 @@ pub fn environment(bytes: &[u8]) {
 
 fn file_of(bytes: &[u8]) -> File {
     let made = memfd_create("log", MemfdFlags::CLOEXEC).map(File::from);
-    let Ok(mut file) = made else { panic!("no file in memory: {made:?}") };
+    let Ok(mut file) = made else { panic!("cannot create a file in memory: {made:?}") };
     assert!(file.write_all(bytes).is_ok());
     file
 }

@@ -1,4 +1,4 @@
-//! No parser accepts what its grammar does not, or panics, or takes what is damaged for whole.
+//! No parser accepts more than its grammar, panics, or accepts damaged data as intact.
 
 use super::near::{cases, hostile, near};
 use crate::{
@@ -12,7 +12,7 @@ use git_fence_core::{Event, FenceName, LOG_VERSION, Line, LineHash, Mark, PushId
 use proptest::{collection::vec, prelude::*, sample::Index};
 use std::path::PathBuf;
 
-/// A log of lines that follow from each other, beginning at its beginning or behind a rotation.
+/// A log of chained lines, starting with line 1 or after a rotation.
 fn log() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let event = prop_oneof![
         (1..99u64, "[a-z]{0,9}").prop_map(|(n, reason)| Event::MarkRaised {
@@ -113,29 +113,29 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn settings_are_read_to_the_letter(bytes in hostile(config())) {
+    fn settings_follow_the_grammar(bytes in hostile(config())) {
         super::settings::file(&bytes);
     }
 
     #[test]
-    fn a_path_is_read_to_the_letter(bytes in near(Just(b"[fence]\n syslog = /run/x\n".to_vec()))) {
+    fn syslog_path_follows_the_grammar(bytes in near(Just(b"[fence]\n syslog = /run/x\n".to_vec()))) {
         super::settings::file(&bytes);
     }
 
     #[test]
-    fn trailers_stand_where_they_must(bytes in hostile(message())) {
+    fn trailers_follow_the_grammar(bytes in hostile(message())) {
         super::trailers(&bytes);
     }
 
     #[test]
-    fn a_last_paragraph_of_trailers_is_read_whole(tokens in vec("[0-9]{1,5}|deploy:[0-9]{1,5}", 1..4), body in "([a-z]{1,5}\n\n)?") {
+    fn all_trailers_of_the_last_paragraph_are_read(tokens in vec("[0-9]{1,5}|deploy:[0-9]{1,5}", 1..4), body in "([a-z]{1,5}\n\n)?") {
         let lines: String = tokens.iter().map(|token| format!("Fencing-Token: {token}\n")).collect();
         let found = token_trailers(format!("subject\n\n{body}{lines}").as_bytes());
         prop_assert_eq!(found, tokens.into_iter().map(String::into_bytes).collect::<Vec<_>>());
     }
 
     #[test]
-    fn the_environment_is_read_to_the_letter(bytes in hostile(variables())) {
+    fn environment_follows_the_grammar(bytes in hostile(variables())) {
         super::environment(&bytes);
     }
 }
@@ -144,22 +144,22 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn a_log_is_read_whole_or_as_damaged(lines in log()) {
+    fn log_is_read_unless_its_numbers_are_exhausted(lines in log()) {
         let bytes = bytes_of(&lines);
         super::log(&bytes);
-        // Where numbers end, no line can follow: such a log is refused, and nothing else is.
+        // After the highest number, no line can follow: such a log is refused, and no other.
         let ends = serde_json::from_slice::<Line>(lines.last().unwrap()).unwrap().seq;
         let fits = ends >= lines.len() as u64 && ends < u64::MAX;
         prop_assert_eq!(super::read_log(&bytes, None).is_some(), fits);
     }
 
     #[test]
-    fn what_is_near_a_log_is_one_or_is_damaged(bytes in near(log().prop_map(|lines| bytes_of(&lines)))) {
+    fn changed_log_is_valid_or_damaged(bytes in near(log().prop_map(|lines| bytes_of(&lines)))) {
         super::log(&bytes);
     }
 
     #[test]
-    fn a_line_that_others_follow_cannot_be_changed(lines in log(), place in any::<Index>(), bit in 0..8u8) {
+    fn line_followed_by_others_cannot_be_changed(lines in log(), place in any::<Index>(), bit in 0..8u8) {
         let mut bytes = bytes_of(&lines);
         let at = place.index(bytes.len());
         bytes[at] ^= 1 << bit;
@@ -167,8 +167,8 @@ proptest! {
             let whole = read.len() - 1;
             prop_assert_eq!(&read[..whole], &lines[..whole]);
         }
-        // With word of what was written last, that line cannot be changed either; but for a first line that
-        // then claims to come after that word, as after a rotation that was interrupted.
+        // With a witness for the last line, that line cannot be changed either. The exception is a first line with a number
+        // above that of the witness, as after an interrupted rotation.
         let Head { seq, end, hash, .. } = head_of(&lines);
         let witness = Witness { boot: "b".to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::empty() };
         if let Some((read, _)) = super::read_log(&bytes, Some(&witness)) {
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn a_checkpoint_is_whole_or_damaged(lines in log(), more in 0..3usize, edited in any::<bool>(), place in any::<Index>(), bit in 0..8u8) {
+    fn checkpoint_is_intact_or_damaged(lines in log(), more in 0..3usize, edited in any::<bool>(), place in any::<Index>(), bit in 0..8u8) {
         let known = lines[..lines.len().saturating_sub(more).max(1)].to_vec();
         let checkpoint = Checkpoint::of(head_of(&known), state_of(&known));
         let written = serde_json::to_vec(&checkpoint).unwrap();
@@ -189,14 +189,14 @@ proptest! {
         }
         super::checkpoint(&both);
         if let Ok(CheckpointFile::Good(read)) = CheckpointFile::of(&both[..written.len()], PathBuf::new()) {
-            prop_assert!(super::is_same(&read, &checkpoint), "an edit that does not show");
+            prop_assert!(super::is_same(&read, &checkpoint), "an undetected edit");
         } else {
             prop_assert!(edited || checkpoint.head.seq == u64::MAX);
         }
     }
 
     #[test]
-    fn a_checkpoint_whose_head_lies_is_no_place_to_go_on_from(lines in log(), start in 0..999u64, end in 0..999u64, seq in any::<u64>(), which in 0..3u8) {
+    fn checkpoint_with_a_wrong_head_is_not_used(lines in log(), start in 0..999u64, end in 0..999u64, seq in any::<u64>(), which in 0..3u8) {
         let head = head_of(&lines);
         let head = match which {
             0 => Head { start, end, seq, ..head },
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn a_witness_reads_back_as_itself_or_not_at_all(bytes in hostile(log().prop_map(|lines| {
+    fn witness_round_trips_or_is_refused(bytes in hostile(log().prop_map(|lines| {
         let Head { seq, end, hash, .. } = head_of(&lines);
         serde_json::to_vec(&Witness { boot: "b".to_owned(), seq, end, hash, synced: end, synced_seq: seq, ..Witness::empty() }).unwrap()
     }))) {

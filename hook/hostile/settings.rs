@@ -1,4 +1,4 @@
-//! The settings' grammar, once more and written differently.
+//! The grammar of the settings, implemented a second time.
 
 use crate::repository::settings;
 use git_fence_core::{FenceName, hostile::grammar};
@@ -16,8 +16,8 @@ pub fn file(bytes: &[u8]) {
     if let Err(error) = &read {
         assert!(git_fence_core::hostile::is_fit(&error.to_string(), 400), "{error}");
     }
-    for made in settings::configured(&config) {
-        assert!(git_fence_core::hostile::is_fit(&made.value, 201), "{made:?}");
+    for setting in settings::configured(&config) {
+        assert!(git_fence_core::hostile::is_fit(&setting.value, 201), "{setting:?}");
     }
     let Ok(settings) = read else { return };
     assert_eq!(settings.fences.last().map(|rules| rules.fence.clone()), Some(FenceName::repo()));
@@ -26,11 +26,11 @@ pub fn file(bytes: &[u8]) {
     assert_eq!(names.len(), settings.fences.len(), "each fence once");
 }
 
-/// One level: of all fences, or of the one that is named.
+/// One level: that of all fences, or that of a named one.
 #[derive(Debug)]
 struct Level {
     name: Option<Vec<u8>>,
-    /// Keys in lower case, in their order.
+    /// The keys in lower case, in order.
     pairs: Vec<(String, Vec<u8>)>,
 }
 
@@ -55,7 +55,7 @@ fn are_settings(config: &File) -> bool {
     let levels = levels(config);
     let names_are_fine = levels.iter().filter_map(|level| level.name.as_ref()).all(|name| grammar::is_fence(name));
     let values_are_fine = levels.iter().all(|level| level.is_fine());
-    // What is guarded: by `repo` what all levels say or what it says itself, by others what they say.
+    // What is guarded: `repo` inherits the refs of all levels unless it has its own; others need their own.
     let shared = levels[0].guards().unwrap_or(true);
     let repo = levels.iter().find(|level| level.name.as_deref() == Some(b"repo"));
     let repo_guards = repo.and_then(Level::guards).unwrap_or(shared);
@@ -68,12 +68,12 @@ impl Level {
         self.pairs.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_slice())
     }
 
-    /// Whether its `refs` leave anything, where it has some.
+    /// Whether its `refs` are non-empty, if it has any.
     fn guards(&self) -> Option<bool> {
         self.of("refs").next_back().map(|last| !last.is_empty())
     }
 
-    /// Its patterns that count: those after the last empty one.
+    /// Its effective patterns: those after the last empty one.
     fn patterns(&self) -> impl Iterator<Item = &str> {
         let back = self.of("refs").rev().take_while(|value| !value.is_empty());
         back.filter_map(|value| std::str::from_utf8(value).ok())

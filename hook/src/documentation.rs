@@ -1,15 +1,15 @@
-//! The tables of the documentation that are made from tables in the code. Each is compared with the page; the command
-//! that a test names writes it.
+//! Checks that tables in the documentation match those in the code. The failing test prints the command that updates the
+//! page.
 
 use crate::{commands::audit::columns, repository::settings};
 use git_fence_core::Code;
 use std::{fs, path::Path};
 
-/// What makes the tests write the pages.
+/// The variable that makes the tests write the pages.
 const WRITE: &str = "GIT_FENCE_WRITE_DOCS";
 
 /// Compares a table with the one on a page that has the same first row.
-#[expect(clippy::disallowed_methods, reason = "it reads and writes for whoever runs the tests, not for a gate")]
+#[expect(clippy::disallowed_methods, reason = "used by a test, not by the gate")]
 fn assert_shown(page: &str, table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
     let text = fs::read_to_string(&path).unwrap();
@@ -22,23 +22,23 @@ fn assert_shown(page: &str, table: &str) {
     }
     let command = format!("{WRITE}=1 cargo test -p git-fence-hook --lib documentation");
     let writes = std::env::var_os(WRITE).is_some();
-    assert!(writes, "the table in {page} is not that of the code. To write it:\n\n    {command}\n");
+    assert!(writes, "the table in {page} differs from the code. To update it:\n\n    {command}\n");
     fs::write(&path, [&text[..start], table, &text[end..]].concat()).unwrap();
 }
 
 #[test]
-fn settings_are_those_of_the_code() {
+fn settings_page_matches_the_code() {
     assert_shown("docs/settings.md", &settings::table::tests::markdown());
 }
 
 #[test]
-fn codes_are_those_of_the_code() {
+fn codes_in_the_readme_match_the_code() {
     let head = "| code | meaning | what to do |\n|---|---|---|\n".to_owned();
     let row = |code: &Code| format!("| `{code}` | {} | {} |\n", code.meaning(), code.remedy());
     assert_shown("README.md", &(head + &Code::ALL.iter().map(row).collect::<String>()));
 }
 
 #[test]
-fn columns_are_those_of_the_code() {
+fn columns_page_matches_the_code() {
     assert_shown("docs/reading-the-log.md", &columns::tests::markdown());
 }

@@ -208,14 +208,14 @@ fn install_refuses_a_hook_it_cannot_keep_and_changes_nothing() {
         assert!(tree(&world.server()) == before, "{words}");
     };
     fs::create_dir(&hook).unwrap();
-    refused("is neither a file nor a link");
+    refused("is not a file or link");
     fs::remove_dir(&hook).unwrap();
     symlink("/tmp", &hook).unwrap();
-    refused("is neither a file nor a link");
+    refused("is not a file or link");
     fs::remove_file(&hook).unwrap();
     // As a kept hook it would be a second gate.
     world.write_hook("pre-receive", "exec /usr/local/bin/git-fence-hook pre-receive");
-    refused("calls the gate itself");
+    refused("already calls the gate");
     // Another hook has replaced ours.
     world.write_hook("pre-receive", "exit 0");
     installed(&world, &[]);
@@ -573,7 +573,7 @@ fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_nam
         "{said}"
     );
     assert_eq!(said.lines().filter(|line| line.starts_with("failed ")).count(), 3, "{said}");
-    for (broken, why) in [("r1.git", "configuration"), ("r2.git", "not a git repository"), ("r3.git", "neither a file")]
+    for (broken, why) in [("r1.git", "configuration"), ("r2.git", "not a git repository"), ("r3.git", "is not a file or link")]
     {
         assert!(said.lines().any(|line| line.contains(broken) && line.contains(why)), "{broken}: {said}");
     }

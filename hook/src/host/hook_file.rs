@@ -1,4 +1,4 @@
-//! The files of our hooks: what git finds, and what of it is ours.
+//! The hook files: what git runs, and which of them belong to the gate.
 
 use crate::{failure::CommandError, log::files};
 /// Whether git would run it.
@@ -9,21 +9,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What of ours git runs, and when.
+/// The gate's hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Decides, before any ref moves.
     Gate,
-    /// Records what moved, as soon as git says so.
+    /// Records what moved, as soon as git reports it.
     Companion,
 }
 
 impl Part {
-    /// Both, in the order in which they are put in place: a gate without its companion refuses every push, a
-    /// companion without its gate does nothing.
+    /// Both, in the order of installation: a gate without its companion refuses every push, a companion without its gate
+    /// does nothing.
     pub(crate) const BOTH: [Part; 2] = [Part::Companion, Part::Gate];
 
-    /// What git calls such a hook.
+    /// Git's name for this hook.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Part::Gate => "pre-receive",
@@ -31,8 +31,8 @@ impl Part {
         }
     }
 
-    /// Its place where a dispatcher runs a whole directory. The gate comes last, as close to the write as it can;
-    /// the companion first, before anybody undoes what was pushed.
+    /// Its file if a dispatcher runs a whole directory. The gate comes last, as close to the ref update as possible; the
+    /// companion comes first, before another hook can undo the push.
     pub(crate) fn in_dispatcher(self) -> &'static str {
         match self {
             Part::Gate => "pre-receive.d/zz-git-fence",
@@ -48,25 +48,25 @@ impl Part {
     }
 }
 
-/// What tells our hook from another's.
+/// The line that identifies the gate's hooks.
 const OURS: &str = "# git-fence: the gate of this repository";
 /// Linux cuts the first line of a script at 255 bytes.
 const LONGEST_SHEBANG: usize = 250;
 
-/// What stands where a hook can stand.
+/// What is at the path of a hook.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HookFile {
     Nothing,
-    /// Written by this or another version of this program; its content.
+    /// Written by some version of this program; its content.
     Ours(Vec<u8>),
-    /// A file, or a link to wherever.
+    /// A file, or a link to anywhere.
     Others,
-    /// Nothing that could be run or kept: a directory, a device.
+    /// Something that cannot be run or kept: a directory, a device.
     NoHook,
 }
 
 impl HookFile {
-    /// Looks at `path`.
+    /// Inspects `path`.
     pub(crate) fn at(path: &Path) -> Result<HookFile, CommandError> {
         let kind = match fs::symlink_metadata(path) {
             Err(e) if is_absent(&e) => return Ok(HookFile::Nothing),
@@ -76,7 +76,7 @@ impl HookFile {
             return Ok(HookFile::NoHook);
         }
         match fs::metadata(path) {
-            // A link that leads nowhere is no hook to git, but it is somebody's.
+            // Git ignores a dangling link, but it belongs to somebody.
             Err(e) if is_absent(&e) => return Ok(HookFile::Others),
             Err(e) => return Err(CommandError::io("read", path)(e)),
             Ok(behind) if !behind.is_file() => return Ok(HookFile::NoHook),
@@ -88,7 +88,7 @@ impl HookFile {
     }
 }
 
-/// Whether the hook at `path`, somebody else's, calls ours itself.
+/// Whether the hook at `path`, which is not the gate's, calls it.
 pub(crate) fn calls(part: Part, path: &Path) -> bool {
     let call = format!("git-fence-hook {}", part.name());
     files::read_hook(path).is_ok_and(|content| content.windows(call.len()).any(|window| window == call.as_bytes()))
@@ -98,9 +98,9 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The hook is a script whose interpreter is this program: no shell in between, and if the program
-/// is ever gone, git cannot start the hook and refuses the push. A symbolic link would then dangle,
-/// and git would take that for "no hook" and let everything through.
+/// The hook is a script whose interpreter is this program: no shell is involved, and if the program is missing, git
+/// cannot start the hook and refuses the push. A symbolic link would be dangling then, and git would treat it as no hook
+/// and admit everything.
 pub(crate) fn content(part: Part) -> Result<Vec<u8>, CommandError> {
     let program = std::env::current_exe().map_err(CommandError::io("find", "this program"))?;
     let path = program.as_os_str().as_bytes();
@@ -114,13 +114,13 @@ pub(crate) fn content(part: Part) -> Result<Vec<u8>, CommandError> {
     let first = if fits {
         [b"#!", path, b" ", name, b"\n"].concat()
     } else {
-        // The path of the hook is what the kernel adds in the other form.
+        // The path of the hook, which the kernel adds in the other form.
         [b"#!/bin/sh\nexec ", &quoted(path)[..], b" ", name, b" \"$0\"\n"].concat()
     };
     Ok([&first[..], explanation.as_bytes()].concat())
 }
 
-/// The program that a hook of ours starts.
+/// The program that one of the gate's hooks starts.
 pub(crate) fn program_in(content: &[u8]) -> Option<PathBuf> {
     let mut lines = content.split(|b| *b == b'\n');
     let first = lines.next()?.strip_prefix(b"#!")?;
@@ -136,23 +136,23 @@ pub(crate) fn program_in(content: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsString::from_vec(path)))
 }
 
-/// Not `gix::quote::single`, which writes `!` in another way: hooks that were installed are read back by all versions.
+/// Not `gix::quote::single`, which quotes `!` differently: all versions must be able to parse installed hooks.
 fn quoted(path: &[u8]) -> Vec<u8> {
     let inner: Vec<u8> = path.iter().flat_map(|b| if *b == b'\'' { b"'\\''".to_vec() } else { vec![*b] }).collect();
     [b"'", &inner[..], b"'"].concat()
 }
 
-/// A hook that lies beside its place, executable from its first moment.
-#[must_use = "it is taken away again when this is dropped"]
+/// A new hook file next to its final path, executable from the start.
+#[must_use = "it is removed when this is dropped"]
 pub(crate) struct Staged {
     new: PathBuf,
     hook: PathBuf,
-    /// The directory, if it was made for it.
+    /// The directory, if it was created for this.
     made: Option<PathBuf>,
 }
 
 impl Staged {
-    /// Writes `content` beside `hook`.
+    /// Writes `content` next to `hook`.
     pub(crate) fn beside(hook: &Path, content: &[u8]) -> Result<Staged, CommandError> {
         let dir = hook.parent().unwrap_or(Path::new("."));
         let made = files::make_hooks_dir(dir).map_err(CommandError::io("make", dir))?;
@@ -162,7 +162,7 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Puts it in its place, over whatever is there.
+    /// Renames it to its final path, replacing an existing file.
     pub(crate) fn put_in_place(mut self) -> Result<(), CommandError> {
         files::rename(&self.new, &self.hook).map_err(CommandError::io("write", &self.hook))?;
         self.made = None;
@@ -179,8 +179,8 @@ impl Drop for Staged {
     }
 }
 
-/// Where something is written that is then renamed to `hook`. Dispatchers run what they find: it
-/// must not lie in their directory under a name that they take for a hook.
+/// The temporary file that is renamed to `hook`. Dispatchers run every file in their directory, so it must not be in
+/// there.
 pub(crate) fn beside(hook: &Path) -> PathBuf {
     let dir = hook.parent().unwrap_or(Path::new("."));
     let place = if dir.extension().is_some_and(|end| end == "d") { dir } else { hook };
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_of_a_hook_is_read_back_from_both_of_its_forms() {
+    fn program_is_parsed_from_both_forms_of_a_hook() {
         let plain = b"#!/usr/local/bin/git-fence-hook pre-receive\n# more";
         assert_eq!(program_in(plain), Some("/usr/local/bin/git-fence-hook".into()));
         let companion = b"#!/usr/local/bin/git-fence-hook post-receive\n# more";

@@ -1,6 +1,6 @@
-//! The machine that the gate runs on: its processes and clocks, who is pushing, where a host keeps its hooks.
+//! The machine that the gate runs on: its processes and clocks, who is pushing, and where a host has its hooks.
 //!
-//! Each kind of host that differs is told apart here, and only here. Called by everybody; calls nobody but the system.
+//! The differences between hosts are here, and only here. All modules may call this one; it calls only the system.
 
 pub(crate) mod clock;
 pub(crate) mod hook_file;

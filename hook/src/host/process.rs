@@ -1,4 +1,4 @@
-//! Which process moves the refs, and whether it is still there.
+//! Which process moves the refs, and whether it still runs.
 
 use git_fence_core::{Place, ReceivePack};
 pub(crate) use git_fence_system::process::Liveness;
@@ -8,7 +8,7 @@ use git_fence_system::{
 };
 use std::{io, path::PathBuf};
 
-/// This machine, this boot, this process namespace.
+/// This machine, this boot, this PID namespace.
 pub(crate) fn here() -> io::Result<Place> {
     Ok(Place {
         boot: place::boot_id()?,
@@ -18,32 +18,32 @@ pub(crate) fn here() -> io::Result<Place> {
     })
 }
 
-/// The receive-packs among the ancestors of this process, the nearest first, looked up one by one.
-pub(crate) fn receive_packs_above() -> impl Iterator<Item = ReceivePack> {
+/// The receive-packs among the ancestors of this process, nearest first, found lazily.
+pub(crate) fn receive_pack_ancestors() -> impl Iterator<Item = ReceivePack> {
     process::ancestors().filter_map(|ancestor| {
         let arguments = process::arguments(ancestor.pid)?;
         is_receive_pack(&arguments).then(|| as_recorded(ancestor.identity()))
     })
 }
 
-/// This very process.
+/// This process.
 pub(crate) fn this() -> Option<ReceivePack> {
     Identity::own().map(as_recorded)
 }
 
-/// The program that a process runs, where that may be seen.
+/// The program of a process, if it is visible.
 pub(crate) fn program_of(process: &ReceivePack) -> Option<PathBuf> {
     identity_of(process).program()
 }
 
-/// Looks whether `process` is still there, from the place where it was recorded.
-pub(crate) fn look_at(process: &ReceivePack) -> Liveness {
+/// Checks whether `process` still runs. Call it only where it was recorded: the same machine, boot and namespace.
+pub(crate) fn liveness_of(process: &ReceivePack) -> Liveness {
     identity_of(process).look()
 }
 
-/// Asks the process to end in order: SIGTERM, and SIGCONT so that a stopped one hears it. Never
-/// SIGKILL, which would leave git's ref locks behind.
-pub(crate) fn ask_to_end(process: &ProcessHandle) -> io::Result<()> {
+/// Asks the process to exit cleanly: SIGTERM, and SIGCONT so that a stopped process receives it. Never SIGKILL, which
+/// would leave git's ref locks behind.
+pub(crate) fn terminate(process: &ProcessHandle) -> io::Result<()> {
     for signal in [Signal::TERM, Signal::CONT] {
         process.signal(signal)?;
     }
@@ -65,7 +65,7 @@ fn is_receive_pack(cmdline: &[u8]) -> bool {
     match program.rsplit(|b| *b == b'/').next().unwrap_or_default() {
         b"git-receive-pack" => true,
         b"git" => {
-            // Git's own options come first; some take the next argument as their value.
+            // Git's own options come first; some have a value as the next argument.
             while let Some(arg) = args.next() {
                 match arg {
                     b"-C" | b"-c" | b"--git-dir" | b"--work-tree" | b"--namespace" | b"--config-env"
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn receive_pack_is_told_by_its_argv_and_nothing_else() {
+    fn receive_pack_is_recognized_by_its_argv() {
         for (argv, expected) in [
             (&["git-receive-pack", "/srv/a.git"][..], true),
             (&["/usr/lib/git-core/git-receive-pack", "."], true),

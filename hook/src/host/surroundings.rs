@@ -1,6 +1,6 @@
-//! What the gate finds in its environment: the push options, and who is pushing.
+//! What the gate reads from its environment: the push options, and who is pushing.
 //!
-//! Which variables there are stands in [`env`](mod@git_fence_system::env). A new host's name for the pusher is one line
+//! The variables are listed in [`env`](mod@git_fence_system::env). To support a new host's name for the pusher, add a line
 //! there.
 
 use git_fence_core::{OptionsError, Who, text};
@@ -13,13 +13,13 @@ use std::{
 
 const LONGEST_NAME: usize = 200;
 
-/// The push options, those below the count only: a stray `GIT_PUSH_OPTION_0` of whoever started
-/// the server is inherited and visible beside a count of 0.
+/// The push options, only those below the count: a stray `GIT_PUSH_OPTION_0` from the process that started the server is
+/// inherited, and visible even if the count is 0.
 pub(crate) fn push_options(environment: &Environment) -> Result<Vec<Vec<u8>>, OptionsError> {
     let Some(count) = environment.get(env::GIT_PUSH_OPTION_COUNT) else { return Ok(Vec::new()) };
     let not_a_number = || OptionsError::Count(text::quoted(count.as_bytes()));
     let number = count.to_str().and_then(|n| n.parse().ok());
-    // As git writes it: `+1` and `01` were written by somebody else.
+    // As git writes it: git does not write `+1` or `01`.
     let count: usize = number.filter(|n: &usize| *count == *n.to_string()).ok_or_else(not_a_number)?;
     (0..count)
         .map(|n| match environment.nth(env::GIT_PUSH_OPTION, n) {
@@ -29,14 +29,13 @@ pub(crate) fn push_options(environment: &Environment) -> Result<Vec<Vec<u8>>, Op
         .collect()
 }
 
-/// The pusher's name to the byte, as the host says; without a word from it, the user this
-/// process runs as.
+/// The exact bytes of the pusher's name, as the host reports it; otherwise the user of this process.
 pub(crate) fn pusher(environment: &Environment) -> OsString {
     let named = env::PUSHER.iter().find_map(|variable| environment.get(*variable));
     named.map_or_else(|| os_user().into(), OsString::from)
 }
 
-/// Who is pushing, fit to be shown.
+/// Who is pushing, sanitized for display.
 pub(crate) fn who(environment: &Environment) -> Who {
     let pusher = text::one_line(pusher(environment).as_bytes(), LONGEST_NAME);
     let ssh = environment.get(env::SSH_CONNECTION).and_then(|all| all.as_bytes().split(|b| *b == b' ').next());
@@ -44,7 +43,7 @@ pub(crate) fn who(environment: &Environment) -> Who {
     Who { owner: None, pusher, address: address.map(|address| text::one_line(address, LONGEST_NAME)) }
 }
 
-/// The name of the user this process runs as, or its number where it has none.
+/// The name of the user of this process, or the number if it has none.
 pub(crate) fn os_user() -> String {
     text::one_line(user::own_name().as_bytes(), LONGEST_NAME)
 }
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_lies_is_an_error() {
+    fn wrong_count_is_an_error() {
         let short = environment(&[("GIT_PUSH_OPTION_COUNT", "2"), ("GIT_PUSH_OPTION_0", "a")]);
         assert_eq!(push_options(&short), Err(OptionsError::Absent(1)));
         for count in ["x", "-1", "+0", "00", "1 ", "99999999999999999999999"] {
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_names_the_pusher_and_text_from_outside_is_tamed() {
+    fn host_names_the_pusher_and_the_name_is_sanitized() {
         let told = [("REMOTE_USER", "r"), ("GL_USER", "g\u{1b}l"), ("SSH_CONNECTION", "1.2.3.4 5 6 7")];
         let known = who(&environment(&told));
         assert_eq!((known.pusher.as_str(), known.address.as_deref()), ("gl", Some("1.2.3.4")));

@@ -1,7 +1,7 @@
-//! Telling others: each decision to the local journald or syslog, with its fields.
+//! Sends each decision, with its fields, to the local journald or syslog.
 //!
-//! After the lock has been let go and the log written, without waiting, and without minding whether
-//! anybody listens: a push is never hurt by it. The log is the record; this is for those who watch.
+//! This happens after the lock was released and the log written, without waiting, and errors are ignored: it never
+//! affects a push. The log is authoritative; this is for monitoring.
 
 use git_fence_core::{Event, Lease, Line, Refused, Syslog, text};
 use serde_json::Value;
@@ -13,12 +13,12 @@ use std::{
 
 const JOURNALD: &str = "/run/systemd/journal/socket";
 const SYSLOG: &str = "/dev/log";
-/// The facility for who may do what: `authpriv`.
+/// The facility for security messages: `authpriv`.
 const FACILITY: u8 = 10;
-/// The private enterprise number that RFC 5612 keeps for documentation and examples.
+/// The private enterprise number that RFC 5612 reserves for documentation and examples.
 const ENTERPRISE: u32 = 32473;
 
-/// Tells whoever `listener` is what was written.
+/// Sends the written lines to `listener`.
 pub(crate) fn announce(listener: Option<&Syslog>, lines: &[Line]) {
     let Some((path, socket)) = listener.and_then(|listener| connect(listener).ok()) else { return };
     for line in lines {
@@ -27,14 +27,14 @@ pub(crate) fn announce(listener: Option<&Syslog>, lines: &[Line]) {
     }
 }
 
-/// Whether anybody listens.
+/// Connects to the listener.
 pub(crate) fn connect(listener: &Syslog) -> io::Result<(PathBuf, UnixDatagram)> {
     let paths: Vec<PathBuf> = match listener {
         Syslog::Local => vec![JOURNALD.into(), SYSLOG.into()],
         Syslog::Socket(path) => vec![path.into()],
     };
     let socket = UnixDatagram::unbound()?;
-    // A listener that does not read must not hold up a push.
+    // A listener that does not read must not block a push.
     socket.set_nonblocking(true)?;
     let mut tried = Err(io::ErrorKind::NotFound.into());
     for path in paths {
@@ -46,7 +46,7 @@ pub(crate) fn connect(listener: &Syslog) -> io::Result<(PathBuf, UnixDatagram)> 
     tried.map(|path| (path, socket))
 }
 
-/// Journald's own protocol: a line for each field.
+/// Journald's native protocol: one line for each field.
 fn for_journald(line: &Line) -> String {
     let mut message = format!("MESSAGE={}\nPRIORITY={}\nSYSLOG_IDENTIFIER=git-fence\n", sentence(line), severity(line));
     for (name, value) in fields(line) {
@@ -73,7 +73,7 @@ fn for_syslog(line: &Line) -> String {
     )
 }
 
-/// The fields of a line that are one value, and how many refs it is about.
+/// The scalar fields of a line, including the number of refs.
 fn fields(line: &Line) -> Vec<(String, String)> {
     let Ok(Value::Object(all)) = serde_json::to_value(line) else { return Vec::new() };
     let scalar = |(name, value): (String, Value)| match value {
@@ -112,7 +112,7 @@ fn sentence(line: &Line) -> String {
     }
 }
 
-/// Refusals are warnings, the rest is information.
+/// Refusals are warnings, everything else is information.
 fn severity(line: &Line) -> u8 {
     match line.event {
         Event::PushRejected(_)
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn values_cannot_end_their_field() {
+    fn values_are_escaped_in_their_fields() {
         let message = for_syslog(&line());
         assert!(message.starts_with("<84>1 2026-01-01T00:00:00.000Z - git-fence "), "{message}");
         assert!(message.contains(r#"reason="a \"\]\\ b""#), "{message}");

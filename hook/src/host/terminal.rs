@@ -1,8 +1,8 @@
-//! The terminal that output goes to, if it does.
+//! The terminal, if the output goes to one.
 
 use std::os::fd::AsFd;
 
-/// How many columns the terminal at `output` has; nothing where there is none: what is piped is never cut.
+/// The number of columns of the terminal at `output`; `None` if it is not a terminal: piped output is never cut.
 pub(crate) fn width(output: impl AsFd) -> Option<usize> {
     git_fence_system::terminal::columns(output).map(usize::from)
 }
@@ -23,8 +23,8 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     if width > 0 { cut + "…" } else { String::new() }
 }
 
-/// How wide terminals show a character: those of East Asia and pictures take two columns. Rough, but
-/// never too small for what ref names and user names are made of.
+/// The width of a character in a terminal: East Asian characters and emoji take two columns. An approximation, but never
+/// too small for the usual characters of ref names and user names.
 fn columns(c: char) -> usize {
     match c {
         '\u{1100}'..='\u{115f}'
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_cut_only_where_it_does_not_fit() {
+    fn text_is_cut_only_if_it_does_not_fit() {
         for (text, width, cut_to) in [
             ("abc", 3, "abc"),
             ("abcd", 3, "ab…"),

@@ -38,7 +38,7 @@ impl<'a> Arrival<'a> {
         start: Instant,
     ) -> Result<Arrival<'a>, Reject> {
         let git_dir = environment.path(env::GIT_DIR).unwrap_or_else(|| PathBuf::from("."));
-        let receive_pack = process::receive_packs_above().next();
+        let receive_pack = process::receive_pack_ancestors().next();
         let git = receive_pack.as_ref().and_then(process::program_of);
         let repository = Repository::open(&git_dir, git.as_deref(), environment, ConfigReader::Push);
         let repository = repository.map_err(|e| cannot_open(&e))?;

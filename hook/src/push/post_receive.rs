@@ -6,7 +6,7 @@
 use crate::{
     host::{
         clock::{self, WaitBudget},
-        kept_hook::{self, Word},
+        kept_hook::{self, HookOutcome},
         process,
         surroundings::Environment,
         syslog,
@@ -46,12 +46,12 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
     }
     let kept = args.split_first().map(|(own_file, args)| kept_hook::run(Path::new(own_file), args, &input));
     match kept {
-        Some(Ok(Word::Refused(code))) => ExitCode::from(code),
+        Some(Ok(HookOutcome::Refused(code))) => ExitCode::from(code),
         Some(Err(reject)) => {
             messages::refused(&reject.into());
             ExitCode::FAILURE
         }
-        None | Some(Ok(Word::GoOn)) => ExitCode::SUCCESS,
+        None | Some(Ok(HookOutcome::Continue)) => ExitCode::SUCCESS,
     }
 }
 
@@ -69,7 +69,7 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
         return Ok(());
     }
     let git_dir = environment.path(env::GIT_DIR).unwrap_or_else(|| PathBuf::from("."));
-    let receive_pack = process::receive_packs_above().next();
+    let receive_pack = process::receive_pack_ancestors().next();
     let git = receive_pack.as_ref().and_then(process::program_of);
     let repository = Repository::open(&git_dir, git.as_deref(), environment, ConfigReader::Push);
     let repository = repository.map_err(|e| e.to_string())?;

@@ -3,7 +3,7 @@
 use crate::{
     host::{
         clock::WaitBudget,
-        kept_hook::{self, Word},
+        kept_hook::{self, HookOutcome},
         surroundings::Environment,
     },
     log::store::Durability,
@@ -38,13 +38,13 @@ pub(crate) fn run(args: &[OsString], environment: &Environment) -> ExitCode {
     let read = io::stdin().lock().read_to_end(&mut input);
     let before = match args.split_first() {
         Some((own_file, args)) => kept_hook::run(Path::new(own_file), args, &input),
-        None => Ok(Word::GoOn),
+        None => Ok(HookOutcome::Continue),
     };
     let judged = match before {
         // The other hook has already printed why.
-        Ok(Word::Refused(code)) => return ExitCode::from(code),
+        Ok(HookOutcome::Refused(code)) => return ExitCode::from(code),
         // The time that the other hook took does not count: the clock of this push starts here.
-        Ok(Word::GoOn) => {
+        Ok(HookOutcome::Continue) => {
             let own_file = args.first().map(Path::new);
             judge(read_push(&input, read), own_file, environment, Instant::now())
         }

@@ -47,7 +47,7 @@ pub(crate) fn state_of(
 fn process_of(flight: &InFlight, viewpoint: Viewpoint<'_>, bound: Duration) -> FlightState {
     match (view_of(flight, viewpoint.here), &flight.receive_pack) {
         (View::Rebooted, _) => FlightState::Over(Evidence::Rebooted),
-        (View::Clear, Some(receive_pack)) => match process::look_at(receive_pack) {
+        (View::Clear, Some(receive_pack)) => match process::liveness_of(receive_pack) {
             Liveness::Dead => FlightState::Over(Evidence::ReceivePackGone),
             Liveness::Alive(pidfd) => FlightState::Running(pidfd),
         },

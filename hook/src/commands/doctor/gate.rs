@@ -114,8 +114,8 @@ fn hook(repository: &Repository, site: &Site) -> Result<Option<Finding>, Command
         }
         HookFile::Others => {
             let sentence = format!("the hook '{shown}' is not the gate's and does not call it: no push is checked");
-            let kept = kept_hook::place_of(&path);
-            let is_in_the_way = HookFile::at(&kept)? != HookFile::Nothing && !kept_hook::is_the_same(&path);
+            let kept = kept_hook::kept_path(&path);
+            let is_in_the_way = HookFile::at(&kept)? != HookFile::Nothing && !kept_hook::is_identical(&path);
             let away = kept.parent().unwrap_or(&kept);
             let aside = format!("mv {} {} && {fix}", quoted(away), quoted(&away.with_extension("old")));
             Some(Finding::error("hook-not-ours", sentence, if is_in_the_way { aside } else { fix }))

@@ -184,7 +184,7 @@ impl Job {
                 Part::Companion => ("companion", "runs after it"),
             };
             if piece.keeps_existing() {
-                let kept = kept_hook::place_of(&piece.hook);
+                let kept = kept_hook::kept_path(&piece.hook);
                 lines.push(format!("kept          {}  {order}  {done}", kept.display()));
             }
             lines.push(format!("{what:<12}  {}  {}", piece.hook.display(), word(piece.is_there())));

@@ -98,7 +98,7 @@ fn settle_first(dir: &Path, fence_dir: &FenceDir, environment: &Environment) {
 fn remove_hook(hook: &Path) -> Result<Option<String>, CommandError> {
     Ok(match HookFile::at(hook)? {
         // Also if the gate's hook is already gone: the previous one is still kept.
-        HookFile::Ours(_) | HookFile::Nothing if kept_hook::give_back(hook)? => {
+        HookFile::Ours(_) | HookFile::Nothing if kept_hook::restore(hook)? => {
             Some(format!("hook      {}  restored to the previous hook", hook.display()))
         }
         HookFile::Ours(_) => {

@@ -161,10 +161,10 @@ pub(crate) fn evict(order: &OperatorArgs, environment: &Environment) -> Result<(
     };
     let receive_pack = flight.receive_pack.filter(|_| slot::view_of(&flight, &operator.here) == View::Clear);
     let receive_pack = receive_pack.ok_or_else(|| cannot("its receive-pack is not visible"))?;
-    let Liveness::Alive(Some(pidfd)) = process::look_at(&receive_pack) else {
+    let Liveness::Alive(Some(pidfd)) = process::liveness_of(&receive_pack) else {
         return Err(cannot("its receive-pack has exited or cannot be signalled"));
     };
-    process::ask_to_end(&pidfd).map_err(|e| cannot(&e.to_string()))?;
+    process::terminate(&pidfd).map_err(|e| cannot(&e.to_string()))?;
     let who = Who { owner: None, pusher: operator.name.clone(), address: None };
     operator.commit(store, Event::PushEvicted { push: flight.push, reason, who })?;
     let ended = pidfd.has_ended_within(LOCK_TIMEOUT);

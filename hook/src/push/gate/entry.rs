@@ -61,7 +61,7 @@ impl Gate<'_> {
         }
         // Hooks outlive a receive-pack that is killed. Its refs will never move, so it gets no slot.
         let receive_pack = self.arrival.receive_pack(self.settings);
-        let gone = receive_pack.filter(|it| matches!(process::look_at(it), Liveness::Dead))?;
+        let gone = receive_pack.filter(|it| matches!(process::liveness_of(it), Liveness::Dead))?;
         Some(Reject::Unseen { why: format!("the receive-pack of this push (pid {}) has exited", gone.pid) })
     }
 

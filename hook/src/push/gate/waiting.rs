@@ -153,7 +153,7 @@ impl Gate<'_> {
             fence: fence.clone(),
             holder: slot::describe(flight, fence),
             pidfd,
-            ancestor: theirs.and_then(|theirs| process::receive_packs_above().position(|above| above == theirs)),
+            ancestor: theirs.and_then(|theirs| process::receive_pack_ancestors().position(|above| above == theirs)),
             is_older: newest_of(flight, fence) < self.token_for(fence).or_else(|| self.token_asked_for(fence)),
             age,
             unwatched: is_bounded.then(|| bound.saturating_sub(age)),
@@ -185,7 +185,7 @@ impl Gate<'_> {
     /// Asks the receive-pack in the slot to exit. The next attempt sees whether it did.
     fn evict(&self, store: Store, blocker: &Blocker) -> Result<(), Objection> {
         let Some(pidfd) = &blocker.pidfd else { return Ok(()) };
-        let reason = match process::ask_to_end(pidfd) {
+        let reason = match process::terminate(pidfd) {
             Ok(()) => "it blocked a newer push for longer than fence.evictAfter".to_owned(),
             Err(e) => {
                 format!("it has blocked a newer push for longer than fence.evictAfter, but could not be ended: {e}")
@@ -203,7 +203,8 @@ pub(super) fn operator_is_waiting(store: &mut Store, here: &Place, fences: &[&Fe
         return false;
     }
     let is_alive = |turn: &Turn| {
-        here.view_of(&turn.place, false) == View::Clear && matches!(process::look_at(&turn.process), Liveness::Alive(_))
+        here.view_of(&turn.place, false) == View::Clear
+            && matches!(process::liveness_of(&turn.process), Liveness::Alive(_))
     };
     store.keep_turns(is_alive);
     store.turns().iter().any(|turn| fences.contains(&&turn.fence))

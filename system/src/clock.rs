@@ -1,21 +1,21 @@
-//! The clocks: the one place that asks the time.
+//! The clocks. All reads of the time are here.
 //!
-//! The time since the boot counts suspend, is the same in every namespace of a machine, and is set by nobody. The wall
-//! clock is what people set.
+//! The time since boot includes suspend, is the same in every namespace of a machine, and cannot be set. The wall clock
+//! can be set by people.
 //!
-//! Another Unix: on macOS `CLOCK_MONOTONIC`, which goes on while the machine is asleep (as `mach_continuous_time` does), on
-//! FreeBSD `CLOCK_MONOTONIC`, too. Neither has time namespaces.
+//! Another Unix: on macOS `CLOCK_MONOTONIC`, which continues while the machine sleeps (like `mach_continuous_time`), on
+//! FreeBSD also `CLOCK_MONOTONIC`. Neither has time namespaces.
 
 use crate::os;
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// Now, by the clock that people set.
+/// The current time by the wall clock.
 pub fn wall() -> Timestamp {
     Timestamp::now()
 }
 
-/// The time since the boot, suspend included, as the machine's first time namespace counts it.
+/// The time since boot, including suspend, as counted in the machine's first time namespace.
 pub fn since_boot() -> Duration {
     Duration::from_nanos(u64::try_from(os::clock::since_boot_ns()).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! File descriptors: passing one to another process, and seeing that the other end of one is gone.
+//! File descriptors: passing one to another process, and detecting that the other end is closed.
 //!
 //! Another Unix: the same calls. macOS has neither `MSG_CMSG_CLOEXEC` (so `fcntl F_SETFD` right after) nor `MSG_NOSIGNAL`
 //! (so `SO_NOSIGPIPE` on the socket); Rust programs ignore SIGPIPE anyway.
@@ -30,7 +30,7 @@ pub fn hand_over(to: &UnixStream, fd: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the file descriptor that was handed over; nothing if the other process has ended instead.
+/// Receives the file descriptor; `None` if the other process has exited instead.
 pub fn take_over(from: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -43,16 +43,16 @@ pub fn take_over(from: &UnixStream) -> io::Result<Option<OwnedFd>> {
     }))
 }
 
-/// Waits until nobody has the other end any more. Nothing is read or written to see that.
+/// Waits until the other end is closed by all its holders. It reads and writes nothing.
 pub fn wait_until_closed(fd: impl AsFd) -> io::Result<()> {
-    // Asks for nothing, so it is told of errors and hang-ups only.
+    // No events requested, so only errors and hang-ups are reported.
     retry_on_intr(|| poll(&mut [PollFd::new(&fd, PollFlags::empty())], None))?;
     Ok(())
 }
 
-/// The same for at most so long; says whether it is closed. A signal may end the wait early.
-pub fn is_closed_within(fd: impl AsFd, patience: Duration) -> io::Result<bool> {
-    let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
+/// The same with a timeout; returns whether it is closed. A signal may end the wait early.
+pub fn is_closed_within(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(&fd, PollFlags::empty())], Some(&timeout)) {
         Ok(closed) => Ok(closed > 0),
         Err(Errno::INTR) => Ok(false),
@@ -69,7 +69,7 @@ mod tests {
     };
 
     #[test]
-    fn a_file_descriptor_gets_across_and_what_is_said_after_it_stays() {
+    fn file_descriptor_is_received_and_later_data_is_kept() {
         let (here, mut there) = UnixStream::pair().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"words").unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_gone_hands_nothing_over() {
+    fn exited_sender_yields_no_descriptor() {
         let (here, there) = UnixStream::pair().unwrap();
         drop(here);
         assert!(take_over(&there).unwrap().is_none());

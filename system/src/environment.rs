@@ -1,4 +1,4 @@
-//! What the process finds around itself, read once. Everything after it works on values.
+//! The environment of the process, read once. Everything else works on values.
 //!
 //! Another Unix: the same.
 
@@ -10,32 +10,32 @@ use std::{
     process::Command,
 };
 
-/// The environment variables of this process, or those that another one is to get.
+/// The environment variables of this process, or those for another one.
 #[derive(Debug, Clone, Default)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
 impl Environment {
-    /// That of this process: to be read once, at the start.
+    /// The environment of this process. Call it once, at the start.
     pub fn read() -> Environment {
         Environment::of(std::env::vars_os())
     }
 
-    /// One of these variables.
+    /// An environment of these variables.
     pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
         Environment(variables.into_iter().collect())
     }
 
-    /// The value of a variable. An empty one is like none.
+    /// The value of a variable. An empty variable counts as unset.
     pub fn get(&self, variable: Variable) -> Option<&OsStr> {
         self.named(variable.name)
     }
 
-    /// The same, for a library that asks by a name of its own.
+    /// The same by name, for libraries that use their own names.
     pub fn named(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// The value of a variable, where it is text.
+    /// The value of a variable, if it is UTF-8.
     pub fn text(&self, variable: Variable) -> Option<&str> {
         self.get(variable).and_then(OsStr::to_str)
     }
@@ -45,17 +45,17 @@ impl Environment {
         self.get(variable).map(PathBuf::from)
     }
 
-    /// The value of the one with number `n`, empty or not.
+    /// The value of the variable with number `n`, even if it is empty.
     pub fn nth(&self, variable: Variable, n: usize) -> Option<&OsStr> {
         self.0.get(OsStr::new(&variable.nth(n))).map(OsString::as_os_str)
     }
 
-    /// How many variables there are.
+    /// The number of variables.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// All of them.
+    /// All variables.
     pub fn all(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
         self.0.iter()
     }
@@ -65,22 +65,22 @@ impl Environment {
         self.0.insert(variable.name.into(), value.into());
     }
 
-    /// Sets the one with number `n`.
+    /// Sets the variable with number `n`.
     pub fn set_nth(&mut self, variable: Variable, n: usize, value: impl Into<OsString>) {
         self.0.insert(variable.nth(n).into(), value.into());
     }
 
-    /// Takes a variable away.
+    /// Removes a variable.
     pub fn remove(&mut self, variable: Variable) {
         self.0.remove(OsStr::new(variable.name));
     }
 
-    /// Takes the one with number `n` away.
+    /// Removes the variable with number `n`.
     pub fn remove_nth(&mut self, variable: Variable, n: usize) {
         self.0.remove(OsStr::new(&variable.nth(n)));
     }
 
-    /// The same without these variables.
+    /// A copy without these variables.
     pub fn without(&self, variables: &[Variable]) -> Environment {
         let mut rest = self.clone();
         variables.iter().for_each(|variable| rest.remove(*variable));
@@ -93,7 +93,7 @@ impl Environment {
         self
     }
 
-    /// Gives this environment, and nothing else, to `command`.
+    /// Sets exactly this environment for `command`.
     pub fn give_to(&self, command: &mut Command) {
         command.env_clear().envs(&self.0);
     }

@@ -1,27 +1,27 @@
-//! What git-fence needs of the operating system, once for the gate and for the client.
+//! What git-fence needs from the operating system, for the gate and for the client.
 //!
-//! Mechanism only. What a receive-pack is, whom a keeper ends, how long somebody waits: that is decided by those who
-//! call. Nothing in here knows of fences, leases or git.
+//! Mechanism only: what a receive-pack is, which processes a keeper ends, or how long to wait is decided by the callers.
+//! Nothing in here knows about fences, leases or git.
 //!
-//! The modules work on every Unix, through `std`, `rustix`, `nix` and `signal-hook`. What only Linux has lies in one
-//! folder, `linux/`, and is reached through one name, `os`. To port the client is to write the same items once more,
-//! `macos/` for example, and to name them below; each module says what they would be made of. The gate stays with
-//! Linux: it opens files in ways that only Linux has (`hook/src/log/directory.rs`). With a folder of empty functions the
-//! client compiles for `aarch64-apple-darwin`, and nothing outside of this crate has to change for that.
+//! The modules work on every Unix, through `std`, `rustix`, `nix` and `signal-hook`. What only Linux has is in one folder,
+//! `linux/`, imported under one name, `os`. To port the client, write the same items again, in `macos/` for example, and
+//! import them below; each module says what to use. The gate stays on Linux: it opens files in ways that only Linux has
+//! (`hook/src/log/directory.rs`). With a folder of empty functions, the client compiles for `aarch64-apple-darwin`, without
+//! changes outside this crate.
 //!
-//! | module | what another Unix has to give (`os`) |
+//! | module | what another Unix has to provide (`os`) |
 //! |---|---|
-//! | [`clock`] | nanoseconds since the boot, suspend included |
+//! | [`clock`] | nanoseconds since boot, including suspend |
 //! | [`place`] | an id of the boot and one of the machine |
 //! | [`process`] | a process's parent, group, session and start, its arguments; all processes; a handle to wait for one |
-//! | [`lock`] | who holds a lock, or "not known" |
+//! | [`lock`] | who holds a lock, or "unknown" |
 //! | [`signals`] | which signals this process ignores |
 //! | [`program`] | the program of this process |
-//! | [`descriptor`] | the flags for passing a descriptor on |
+//! | [`descriptor`] | the flags for passing a descriptor |
 //! | [`env`](mod@env), [`Environment`], [`terminal`], [`user`] | nothing |
 //!
-//! Two things are not here because a library has them: a lock is `File::try_lock`, which is `flock` on Linux and on the
-//! BSDs, and quoting for a shell as git does it is `gix::quote::single`.
+//! Two things are not here because libraries have them: a lock is `File::try_lock`, which is `flock` on Linux and the
+//! BSDs, and shell quoting in git's style is `gix::quote::single`.
 
 pub mod clock;
 pub mod descriptor;
@@ -43,4 +43,4 @@ mod linux;
 #[cfg(target_os = "linux")]
 use linux as os;
 #[cfg(not(target_os = "linux"))]
-compile_error!("git-fence-system needs a folder for this system, as 'linux/' is for Linux: see lib.rs");
+compile_error!("git-fence-system does not support this system: write a folder like 'linux/' for it, see lib.rs");

@@ -1,7 +1,7 @@
-//! Who holds a lock. To take one is `File::try_lock`.
+//! Who holds a lock. To take one, use `File::try_lock`.
 //!
-//! Another Unix: nothing tells who holds an `flock`, so nobody is named there; `fcntl F_GETLK` tells it of the other
-//! kind of lock, which is lost when any descriptor of the file is closed.
+//! Another Unix: the holder of an `flock` cannot be determined, so none is named; `fcntl F_GETLK` works for the other kind
+//! of lock, which is lost when any descriptor of the file is closed.
 
 use crate::{os, user};
 use std::fs::File;
@@ -11,14 +11,14 @@ use std::fs::File;
 pub struct LockingProcess {
     /// Its pid.
     pub pid: u32,
-    /// The name of its program, and nothing of its arguments, which may hold secrets; none where it has ended and left
-    /// the lock to another.
+    /// The name of its program, without its arguments, which may contain secrets; `None` if it has exited and left the lock
+    /// to a child.
     pub program: Option<Vec<u8>>,
-    /// The name of its user, or the number where there is no name.
+    /// The name of its user, or the number if there is no name.
     pub user: Option<String>,
 }
 
-/// Who holds a lock on `file`, as far as the kernel tells.
+/// Who holds a lock on `file`, as far as the kernel shows it.
 pub fn holder_of(file: &File) -> Option<LockingProcess> {
     let pid = os::lock::holder_of(file)?;
     let user = os::process::user(pid).map(|uid| user::name_of(uid).unwrap_or_else(|| uid.to_string()));
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_of_this_very_process_is_seen() {
+    fn own_lock_is_found() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(holder_of(&file), None);
         file.try_lock().unwrap();

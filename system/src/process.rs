@@ -1,13 +1,13 @@
-//! Processes: who descends from whom, who is alive, how to wait for one and to signal it.
+//! Processes: their ancestors and descendants, whether they run, waiting for them and signalling them.
 //!
-//! A pid is only a number that somebody else may have by now. So a process is remembered with its start, and waited for
-//! and signalled through a [`ProcessHandle`] that was seen to be of the same process. Who has to find it again later, from
-//! what stands in a file, keeps its [`Identity`].
+//! A pid is only a number, which another process may have by now. So a process is remembered with its start, and waited
+//! for and signalled through a [`ProcessHandle`] that was verified to be the same process. To find it again later, from
+//! data in a file, keep its [`Identity`].
 //!
-//! Another Unix: parent, group, session, state and start by `sysctl KERN_PROC_PID`, all processes by `KERN_PROC_ALL`,
-//! arguments by `KERN_PROCARGS2` (FreeBSD: `KERN_PROC_ARGS`); a handle is a `kqueue` with `EVFILT_PROC` and `NOTE_EXIT`,
-//! which signals by pid after a look at the start. Orphans are adopted on FreeBSD by `procctl PROC_REAP_ACQUIRE`; macOS
-//! has nothing like it, so there the process group and the session must do.
+//! Another Unix: parent, group, session, state and start from `sysctl KERN_PROC_PID`, all processes from `KERN_PROC_ALL`,
+//! arguments from `KERN_PROCARGS2` (FreeBSD: `KERN_PROC_ARGS`); a handle is a `kqueue` with `EVFILT_PROC` and `NOTE_EXIT`,
+//! which signals by pid after checking the start. On FreeBSD, orphans are adopted with `procctl PROC_REAP_ACQUIRE`; macOS
+//! has nothing similar, so process group and session have to suffice.
 
 pub use crate::identity::{Identity, Liveness};
 use crate::os;
@@ -21,48 +21,48 @@ use rustix::{
 };
 use std::io;
 
-/// A process at one moment.
+/// A snapshot of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its pid.
     pub pid: Pid,
-    /// Its start, as it is shown here: two processes of one pid have two.
+    /// Its start, as shown here: it distinguishes two processes with the same pid.
     pub start: u64,
-    /// Its parent. These three have no number where they are outside of the pid namespace, in a container for example.
+    /// Its parent. These three are `None` if they are outside the PID namespace, in a container for example.
     pub parent: Option<Pid>,
     /// Its group.
     pub group: Option<Pid>,
     /// Its session.
     pub session: Option<Pid>,
-    /// Whether it runs: one that has ended and was not reaped does not.
+    /// Whether it runs: false for a zombie.
     pub alive: bool,
 }
 
 impl Process {
-    /// This process. `getsid` and `getpgrp` would not do: their answer may be 0, which is no [`Pid`].
+    /// This process. `getsid` and `getpgrp` cannot be used: they may return 0, which is not a [`Pid`].
     pub fn own() -> io::Result<Process> {
         os::process::own()
     }
 
-    /// The process with this pid, if it can be seen.
+    /// The process with this pid, if it is visible.
     pub fn read(pid: Pid) -> Option<Process> {
         os::process::read(pid)
     }
 
-    /// Whether this very process is still alive, and not another with its pid.
+    /// Whether this process still runs, rather than another one with its pid.
     pub fn is_still_alive(&self) -> bool {
         Process::read(self.pid).is_some_and(|now| now.start == self.start && now.alive)
     }
 
-    /// Whether this process may not be signalled: somebody else's, through sudo for example.
+    /// Whether this process may not be signalled: it belongs to another user, through sudo for example.
     pub fn is_out_of_reach(&self) -> bool {
         test_kill_process(self.pid) == Err(Errno::PERM)
     }
 
-    /// Sends a signal. One that is gone has no need of it, and one out of reach does not get it.
+    /// Sends a signal. Has no effect if the process has ended or may not be signalled.
     pub fn signal(&self, signal: Signal) {
         let handle = ProcessHandle::open(self.pid);
-        // Looked at after opening: whoever has the pid now is whom the handle is of.
+        // Checked after opening: the handle then belongs to the checked process.
         if !self.is_still_alive() {
             return;
         }
@@ -73,7 +73,7 @@ impl Process {
         };
     }
 
-    /// Who it is, for somebody who looks for it later.
+    /// Its identity, to find it again later.
     pub fn identity(&self) -> Identity {
         Identity {
             pid: self.pid.as_raw_pid().unsigned_abs(),
@@ -88,23 +88,23 @@ pub fn own_pid() -> Pid {
     rustix::process::getpid()
 }
 
-/// The pid of its parent; none where that is outside of the pid namespace.
+/// The pid of its parent; `None` if that is outside the PID namespace.
 pub fn parent_pid() -> Option<Pid> {
     rustix::process::getppid()
 }
 
-/// The ancestors of this process, the nearest first, looked up one by one.
+/// The ancestors of this process, nearest first, found lazily.
 pub fn ancestors() -> impl Iterator<Item = Process> {
     let parent = parent_pid().and_then(Process::read);
     std::iter::successors(parent, |process| Process::read(process.parent?))
 }
 
-/// All processes that can be seen, dead ones that nobody has reaped among them.
+/// All visible processes, including zombies.
 pub fn all() -> Vec<Process> {
     os::process::all()
 }
 
-/// Those of `all` that descend from `root`.
+/// The descendants of `root` among `all`.
 pub fn below(root: Pid, all: &[Process]) -> Vec<Process> {
     let mut found = Vec::new();
     let mut parents = vec![root];
@@ -118,23 +118,23 @@ pub fn below(root: Pid, all: &[Process]) -> Vec<Process> {
     found
 }
 
-/// The arguments of a process, each with a NUL behind it.
+/// The arguments of a process, each followed by a NUL.
 pub fn arguments(pid: Pid) -> Option<Vec<u8>> {
     os::process::arguments(pid)
 }
 
-/// How many units of [`Identity::start`] are a second.
+/// The number of units of [`Identity::start`] per second.
 pub fn starts_per_second() -> u64 {
     os::process::starts_per_second()
 }
 
-/// Sends a signal to a whole process group, at once.
+/// Sends a signal to a whole process group at once.
 pub fn signal_group(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
-/// Whether a child has ended. It is not reaped by that: as a zombie it keeps its pid, which may also be the number of
-/// its group, from becoming somebody else's.
+/// Whether a child has ended. This does not reap it: as a zombie it keeps its pid, which may also be the number of its
+/// group, from being reused.
 pub fn child_has_ended(child: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(child), options), Ok(Some(_)) | Err(Errno::CHILD))
@@ -145,12 +145,12 @@ pub fn reap(child: Pid) {
     let _ = waitpid(Some(child), WaitOptions::NOHANG);
 }
 
-/// From now on the orphans among this process's descendants become its children.
+/// Makes this process the parent of orphans among its descendants.
 pub fn adopt_orphans() -> io::Result<()> {
     os::process::adopt_orphans()
 }
 
-/// Shows this process in `ps` and `top` under another name.
+/// Sets the name of this process in `ps` and `top`.
 pub fn show_as(name: &std::ffi::CStr) {
     os::process::show_as(name);
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn descendants_are_found_at_any_depth_and_siblings_are_not() {
+    fn descendants_of_any_depth_are_found_and_siblings_are_not() {
         let child = |n: i32, parent: i32| {
             let own = Some(pid(1));
             Process { pid: pid(n), start: 0, parent: Pid::from_raw(parent), group: own, session: own, alive: true }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_ancestor_is_the_parent() {
+    fn first_ancestor_is_the_parent() {
         let parent = ancestors().next().unwrap();
         assert_eq!(Some(parent.pid), parent_pid());
         assert_eq!(Process::own().unwrap().parent, parent_pid());

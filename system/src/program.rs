@@ -1,7 +1,7 @@
-//! Programs: this one, and whether a file is one.
+//! Programs: this one, and whether a file is executable.
 //!
-//! Another Unix: this program is `std::env::current_exe`, which on macOS and FreeBSD is the file's name and so another
-//! file once it has been replaced.
+//! Another Unix: this program is `std::env::current_exe`, which on macOS and FreeBSD is a file name, and so another file
+//! once the program has been replaced.
 
 use crate::os;
 use rustix::{
@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// This very program, also if its file has been replaced meanwhile.
+/// This program, even if its file has been replaced.
 pub fn own() -> PathBuf {
     os::process::own_program()
 }
@@ -23,7 +23,7 @@ pub fn is_executable(path: &Path) -> bool {
     access(path, Access::EXEC_OK).is_ok()
 }
 
-/// Whether starting a program failed because nothing in it says who is to read it: a script without a first line.
+/// Whether starting a program failed because it has no interpreter: a script without a `#!` line.
 pub fn has_no_interpreter(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error())
 }

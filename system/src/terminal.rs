@@ -1,4 +1,4 @@
-//! The terminal that somebody sits at, if there is one.
+//! The terminal, if there is one.
 //!
 //! Another Unix: the same.
 
@@ -6,18 +6,18 @@ use crate::process::Process;
 use rustix::io::Errno;
 use std::{io, os::fd::AsFd};
 
-/// How many columns the terminal at `output` has; nothing where there is none, or where it does not know.
+/// The number of columns of the terminal at `output`; `None` if it is not a terminal or its size is unknown.
 pub fn columns(output: impl AsFd) -> Option<u16> {
     let size = rustix::termios::tcgetwinsize(output).ok()?;
     (size.ws_col > 0).then_some(size.ws_col)
 }
 
-/// Whether this process is what the keys of its terminal go to.
+/// Whether this process is in the foreground of its terminal and receives its key strokes.
 pub fn is_in_foreground() -> bool {
     let Ok(own) = Process::own() else { return false };
     match rustix::termios::tcgetpgrp(io::stdin()) {
         Ok(group) => own.group == Some(group),
-        // The terminal's group is outside of this pid namespace. So is ours, if it is that one.
+        // The terminal's group is outside this PID namespace. If it is ours, so is ours.
         Err(Errno::OPNOTSUPP) => own.group.is_none(),
         Err(_) => false,
     }

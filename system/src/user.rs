@@ -1,31 +1,31 @@
-//! Users: whom this process runs as, what they are called, where they are at home.
+//! Users: the user of this process, names, and home directories.
 //!
 //! Another Unix: the same.
 
 use nix::unistd::{Uid, User};
 use std::path::PathBuf;
 
-/// The number of the user that this process runs as.
+/// The number of the effective user of this process.
 pub fn own() -> u32 {
     Uid::effective().as_raw()
 }
 
-/// Whether that is root.
+/// Whether this process runs as root.
 pub fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
-/// What that user is called, or its number where it has no name.
+/// The name of the user, or the number if it has no name.
 pub fn own_name() -> String {
     name_of(own()).unwrap_or_else(|| format!("uid {}", own()))
 }
 
-/// What a user is called.
+/// The name of a user.
 pub fn name_of(user: u32) -> Option<String> {
     find(user).map(|user| user.name)
 }
 
-/// Where a user is at home.
+/// The home directory of a user.
 pub fn home_of(user: u32) -> Option<PathBuf> {
     find(user).map(|user| user.dir)
 }

@@ -573,7 +573,8 @@ fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_nam
         "{said}"
     );
     assert_eq!(said.lines().filter(|line| line.starts_with("failed ")).count(), 3, "{said}");
-    for (broken, why) in [("r1.git", "configuration"), ("r2.git", "not a git repository"), ("r3.git", "is not a file or link")]
+    for (broken, why) in
+        [("r1.git", "configuration"), ("r2.git", "not a git repository"), ("r3.git", "is not a file or link")]
     {
         assert!(said.lines().any(|line| line.contains(broken) && line.contains(why)), "{broken}: {said}");
     }

@@ -363,7 +363,7 @@ fn nothing_starts_if_proc_shows_another_pid_namespace() {
     let place = Place::new();
     let Some((output, said)) = run_in_pid_namespace(&place, &[], "touch started") else { return };
     assert_eq!(output.status.code(), Some(126), "{said}");
-    assert!(said.contains("/proc shows the processes of another pid namespace"), "{said}");
+    assert!(said.contains("/proc belongs to another PID namespace"), "{said}");
     assert!(!place.path("work/started").exists());
     assert_eq!(place.outcome(), "not-started");
 }

@@ -38,7 +38,7 @@ pub(crate) fn program_of(process: &ReceivePack) -> Option<PathBuf> {
 
 /// Checks whether `process` still runs. Call it only where it was recorded: the same machine, boot and namespace.
 pub(crate) fn liveness_of(process: &ReceivePack) -> Liveness {
-    identity_of(process).look()
+    identity_of(process).liveness()
 }
 
 /// Asks the process to exit cleanly: SIGTERM, and SIGCONT so that a stopped process receives it. Never SIGKILL, which

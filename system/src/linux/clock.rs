@@ -1,16 +1,16 @@
-//! `CLOCK_BOOTTIME`, with the offset of the time namespace taken off.
+//! `CLOCK_BOOTTIME`, without the offset of the time namespace.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::{fs, sync::OnceLock};
 
-/// Nanoseconds since the boot. Below 0 where the offset is wrong.
+/// Nanoseconds since boot. Negative if the offset is wrong.
 pub(crate) fn since_boot_ns() -> i128 {
     let time = clock_gettime(ClockId::Boottime);
     let shown = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
     shown - namespace_offset_ns()
 }
 
-/// By how much all that counts since the boot is ahead in the time namespace of this process.
+/// The offset of boot-based times in the time namespace of this process.
 pub(crate) fn namespace_offset_ns() -> i128 {
     static OFFSET: OnceLock<i128> = OnceLock::new();
     *OFFSET.get_or_init(|| {
@@ -19,9 +19,9 @@ pub(crate) fn namespace_offset_ns() -> i128 {
     })
 }
 
-/// By how many nanoseconds the clock that counts since the boot is ahead in a time namespace, out of what the kernel
-/// shows there in `/proc/self/timens_offsets`. Whoever records that clock takes it off: two namespaces of one machine
-/// share its boot id and would take each other's moments for long gone, or for yet to come.
+/// The offset of the boot clock in a time namespace, in nanoseconds, parsed from `/proc/self/timens_offsets`. It is
+/// subtracted from recorded times: two namespaces of a machine share its boot id, and would otherwise see each other's
+/// times far in the past or in the future.
 fn boottime_offset_ns(shown: &str) -> Option<i128> {
     let fields = |line: &str| -> Option<i128> {
         let mut fields = line.split_ascii_whitespace();
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_offset_of_a_time_namespace_is_read_from_its_own_line() {
+    fn offset_of_a_time_namespace_is_parsed() {
         for (shown, offset) in [
             ("monotonic           5         6\nboottime        86400         0\n", Some(86_400_000_000_000)),
             ("boottime -3 250000000", Some(-2_750_000_000)),

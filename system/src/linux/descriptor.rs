@@ -1,4 +1,4 @@
-//! The flags for passing a descriptor on: no signal where nobody is there, and closed on exec from its first moment.
+//! The flags for passing a descriptor: no signal if the other end is closed, and close-on-exec from the start.
 
 use rustix::net::{RecvFlags, SendFlags};
 

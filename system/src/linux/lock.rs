@@ -1,4 +1,4 @@
-//! Who holds a lock, by `/proc/locks`.
+//! The holder of a lock, from `/proc/locks`.
 
 use std::{
     fs::{self, File},
@@ -11,9 +11,9 @@ pub(crate) fn holder_of(file: &File) -> Option<u32> {
     pid_in(&locks, found.dev(), found.ino())
 }
 
-/// The process that `/proc/locks` names for a file: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`. Lines with an
-/// arrow are of those who wait. Some file systems have another device number there: then the only lock
-/// with the inode counts.
+/// The process that `/proc/locks` lists for a file: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`. Lines with an arrow
+/// are waiters. Some file systems have another device number there: then the lock counts if it is the only one with this
+/// inode.
 fn pid_in(locks: &str, dev: u64, inode: u64) -> Option<u32> {
     let device = format!("{:02x}:{:02x}", rustix::fs::major(dev), rustix::fs::minor(dev));
     let mut others = Vec::new();
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_is_told_from_those_who_wait_and_from_other_files() {
+    fn holder_is_distinguished_from_waiters_and_other_files() {
         let locks = "1: FLOCK  ADVISORY  WRITE 11 08:01:131 0 EOF\n\
                      1: -> FLOCK  ADVISORY  WRITE 12 08:01:132 0 EOF\n\
                      2: POSIX  ADVISORY  READ  13 08:01:13 128 128\n\

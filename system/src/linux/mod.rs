@@ -1,6 +1,6 @@
 //! What only Linux has: `/proc`, pidfds, time namespaces, subreapers.
 //!
-//! Called by the modules beside this folder and by nobody else. Another Unix has a folder with the same public items.
+//! Only the modules next to this folder call it. For another Unix, write a folder with the same public items.
 
 pub(crate) mod clock;
 pub(crate) mod descriptor;

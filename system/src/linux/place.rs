@@ -1,4 +1,4 @@
-//! The ids of machine, boot and process namespace.
+//! The ids of the machine, the boot and the PID namespace.
 
 use std::{fs, io, os::unix::fs::MetadataExt};
 

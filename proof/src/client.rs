@@ -1,4 +1,4 @@
-//! What clients do: they make pushes of what they read and hold, and make something of the answers.
+//! The clients: they create pushes from what they read and hold, and process the answers.
 
 use crate::{
     numbers::{BEAT, LEASE, NONE, NOWHERE, Object, Ref, made_by, maker_of},
@@ -18,7 +18,7 @@ impl Protocol {
         world.pushes[p].phase == Phase::Idle && before.into_iter().all(|q| world.pushes[q].answer != Answer::None)
     }
 
-    /// The client makes its push of what it reads and of what it holds; nothing where it cannot.
+    /// The client creates its push from what it reads and holds; `None` if it cannot.
     pub(crate) fn connect(&self, world: &World, p: usize) -> Option<ModelPush> {
         let script = &self.scenario.pushes[p];
         let held = world.held[script.client];
@@ -59,22 +59,22 @@ impl Protocol {
         if script.forced {
             swaps = [world.refs[LEASE], world.refs[BEAT]];
         }
-        let said = |on: Ref| match on {
+        let claimed = |on: Ref| match on {
             LEASE => swaps[0],
             BEAT => swaps[1],
-            on => match script.commands.iter().find(|command| command.on == on).map(|command| command.said) {
+            on => match script.commands.iter().find(|command| command.on == on).map(|command| command.claimed) {
                 Some(Claimed::Nothing) => NONE,
                 Some(Claimed::Nonsense) => NOWHERE,
                 _ => world.refs[on],
             },
         };
-        push.said = self.commands(world, p).into_iter().map(|(on, _)| said(on)).collect();
-        // Git's client sends nothing where it sees another value than it expects. Others do.
+        push.claimed = self.commands(world, p).into_iter().map(|(on, _)| claimed(on)).collect();
+        // Git's client sends nothing if it sees a value other than expected. Other clients do.
         Some(push)
     }
 
-    /// What the client makes of an answer.
-    pub(crate) fn hear_answer(&self, world: &mut World, p: usize, answer: Answer) {
+    /// The client processes an answer.
+    pub(crate) fn receive_answer(&self, world: &mut World, p: usize, answer: Answer) {
         if world.pushes[p].answer != Answer::None {
             return;
         }
@@ -100,19 +100,19 @@ impl Protocol {
         world.held[script.client] = held;
     }
 
-    /// What a holder makes of the answer to its push, or to the swap that settles a lost one.
+    /// A holder processes the answer to its push, or to the swap that settles a lost one.
     fn pushed(&self, world: &mut World, p: usize, held: Option<Held>, answer: Answer) -> Option<Held> {
         let held = held?;
         let (rec, again) = (world.pushes[p].rec?, world.pushes[p].again);
         let settles = self.scenario.pushes[p].kind == Kind::Settle;
         let push = if settles { held.pending? } else { p };
         let after = made_by(push, LEASE, again && !settles);
-        let eyes = Eyes {
+        let observed = Observation {
             at: self.whereabouts(world, held, after),
             in_history: self.is_in_history(world, after),
             all_there: self.commands(world, push).into_iter().all(|(on, new)| world.refs[on] == new),
         };
-        let (note, end) = concluded(settles, answer, eyes);
+        let (note, end) = concluded(settles, answer, observed);
         if settles || matches!(end, Some(PushingEnd::DidNotLand | PushingEnd::LandedThenLost)) {
             world.pushes[push].belief = end.and_then(belief);
         }
@@ -129,7 +129,7 @@ impl Protocol {
         }
     }
 
-    /// Where the lease stands, seen from its holder, whose push was to bring it to `after`.
+    /// The state of the lease as its holder sees it, whose push would have moved it to `after`.
     fn whereabouts(&self, world: &World, held: Held, after: Object) -> Whereabouts {
         let at = world.refs[LEASE];
         let rec = Some(at).filter(|at| *at != NONE).and_then(|at| world.pushes[maker_of(at)].rec);
@@ -143,7 +143,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the lease has stood at `version`, as far as its history goes.
+    /// Whether the lease ref was at `version`, according to its history.
     fn is_in_history(&self, world: &World, version: Object) -> bool {
         let mut at = world.refs[LEASE];
         while at != NONE {
@@ -157,16 +157,16 @@ impl Protocol {
     }
 }
 
-/// What a holder would see if it looked.
+/// What a holder would see if it read the refs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Eyes {
+pub(crate) struct Observation {
     pub(crate) at: Whereabouts,
     pub(crate) in_history: bool,
     pub(crate) all_there: bool,
 }
 
-/// Runs the client's own machine on an answer: what it writes down, and how it ends. No end where a swap must settle it.
-pub(crate) fn concluded(settles: bool, answer: Answer, eyes: Eyes) -> (Note, Option<PushingEnd>) {
+/// Runs the client's state machine on an answer: returns its last note and its end. No end if a swap has to settle it.
+pub(crate) fn concluded(settles: bool, answer: Answer, observed: Observation) -> (Note, Option<PushingEnd>) {
     let (mut pushing, _, _) = Pushing::start(HolderMove::Advance, None);
     if settles {
         (pushing, _, _) = pushing.step(PushingAnswer::Unknown);
@@ -182,16 +182,16 @@ pub(crate) fn concluded(settles: bool, answer: Answer, eyes: Eyes) -> (Note, Opt
         pushing = on;
         written = if note == Note::Nothing { written } else { note };
         answer = match next {
-            PushingNext::Read => PushingAnswer::At(eyes.at),
-            PushingNext::ReadHistory => PushingAnswer::InHistory(eyes.in_history),
-            PushingNext::ReadRefs => PushingAnswer::AllThere(eyes.all_there),
+            PushingNext::Read => PushingAnswer::At(observed.at),
+            PushingNext::ReadHistory => PushingAnswer::InHistory(observed.in_history),
+            PushingNext::ReadRefs => PushingAnswer::AllThere(observed.all_there),
             PushingNext::Send | PushingNext::Settle => return (written, None),
             PushingNext::End(end) => return (written, Some(end)),
         };
     }
 }
 
-/// What the client then says of a push whose answer was lost: that it landed, that it never will, or neither.
+/// What the client then reports about a push whose answer was lost: landed, never landed, or neither.
 pub(crate) fn belief(end: PushingEnd) -> Option<bool> {
     match end {
         PushingEnd::Landed | PushingEnd::LandedThenLost => Some(true),

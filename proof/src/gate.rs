@@ -1,4 +1,4 @@
-//! The gate, step for step as `hook/src/push/gate/` and its neighbours call the core.
+//! The gate: the same calls of the core, in the same order, as in `hook/src/push/gate/` and next to it.
 
 use crate::{
     log::{ACCEPTED, Log, id_of, push_of},
@@ -14,26 +14,26 @@ use git_fence_core::{
 };
 use std::sync::Arc;
 
-/// What the gate says.
+/// The gate's decision.
 #[derive(Debug)]
 pub enum Ruling {
-    /// It may go on.
+    /// The push is admitted.
     Accepted,
-    /// Not now.
+    /// The push has to wait.
     Wait,
-    /// No.
+    /// The push is refused.
     Refused(Reject),
 }
 
-/// The log under the lock: what is appended here is written all at once, or not at all.
-pub struct Desk<'a> {
+/// The log under the lock: lines appended here are written all at once, or not at all.
+pub struct LogWriter<'a> {
     world: &'a World,
     push: usize,
-    /// The lines that were appended, each with all before it.
+    /// The appended lines, each with all lines before it.
     pub appended: Vec<Arc<Log>>,
 }
 
-impl Desk<'_> {
+impl LogWriter<'_> {
     fn log(&self) -> &Log {
         self.appended.last().map_or(self.world.now(), |log| log)
     }
@@ -45,10 +45,10 @@ impl Desk<'_> {
 }
 
 impl Protocol {
-    /// The hook of push `p`, once, under the lock (`Gate::admit`, `Gate::renew`). What it has appended is
-    /// written unless it waits.
+    /// The hook of push `p`, once, under the lock (`Gate::admit`, `Gate::renew`). The appended lines are written unless it
+    /// waits.
     pub fn judge(&self, world: &World, p: usize) -> (Vec<Arc<Log>>, Ruling) {
-        let mut desk = Desk { world, push: p, appended: Vec::new() };
+        let mut writer = LogWriter { world, push: p, appended: Vec::new() };
         let ask = self.ask_of(world, p);
         let touches = |fence: FenceNo| self.commands(world, p).iter().any(|(on, _)| fence_of(*on) == fence);
         let claims: Vec<Claim<'_>> = self
@@ -65,31 +65,31 @@ impl Protocol {
             })
             .collect();
         let ruling = if self.scenario.naive {
-            naive(&mut desk, &claims)
+            naive(&mut writer, &claims)
         } else if self.scenario.pushes[p].is_beat() {
-            self.renew(&mut desk, &claims)
+            self.renew(&mut writer, &claims)
         } else {
-            self.admit(&mut desk, p, &claims)
+            self.admit(&mut writer, p, &claims)
         };
         if let Ruling::Refused(reject) = &ruling {
-            let log = desk.log().refusing(p, reject);
-            desk.appended.push(Arc::new(log));
+            let log = writer.log().refusing(p, reject);
+            writer.appended.push(Arc::new(log));
         }
-        (desk.appended, ruling)
+        (writer.appended, ruling)
     }
 
-    /// What the gate would say to a push with this claim, which does not come, and the fence's mark then.
-    pub fn would_say(&self, world: &World, claim: Claim<'_>) -> (Decision, u64) {
-        let (log, claims) = (self.as_the_next_finds_it(world, claim), [claim]);
+    /// The gate's decision on a push with this claim, which is not made, and the fence's mark then.
+    pub fn would_decide(&self, world: &World, claim: Claim<'_>) -> (Decision, u64) {
+        let (log, claims) = (self.as_next_push_sees(world, claim), [claim]);
         let decision = decide(&log.state, &claims, &self.now(world));
         (decision, log.state.fence(&claim.rules.fence).mark.get())
     }
 
-    /// Whether somebody new would get the lease of `repo` when time has passed.
+    /// Whether a new client would be granted the lease of `repo` after some time.
     pub fn would_grant(&self, world: &World) -> bool {
         let rules = &self.fences[REPO];
         let claim = Claim { rules, token: None, exempt: false, guarded: false, lease: None };
-        let log = self.as_the_next_finds_it(world, claim);
+        let log = self.as_next_push_sees(world, claim);
         let fence = log.state.fence(&rules.fence);
         let reason = match fence.lease {
             None | Some(Standing { commit: None, .. }) => Reason::First,
@@ -119,23 +119,23 @@ impl Protocol {
         matches!(decide(&log.state, &[Claim { lease: Some(&ask), ..claim }], &later), Decision::Admit { .. })
     }
 
-    fn as_the_next_finds_it(&self, world: &World, claim: Claim<'_>) -> Arc<Log> {
-        let mut desk = Desk { world, push: 0, appended: Vec::new() };
-        self.settle_what_is_over(&mut desk, &[claim]);
-        self.look_again(&mut desk, &[claim]);
-        let last = desk.appended.pop().or_else(|| world.log.last().cloned());
+    fn as_next_push_sees(&self, world: &World, claim: Claim<'_>) -> Arc<Log> {
+        let mut writer = LogWriter { world, push: 0, appended: Vec::new() };
+        self.settle_finished(&mut writer, &[claim]);
+        self.reread_refs(&mut writer, &[claim]);
+        let last = writer.appended.pop().or_else(|| world.log.last().cloned());
         last.expect("a log is never without its synced part")
     }
 
-    fn admit(&self, desk: &mut Desk<'_>, p: usize, claims: &[Claim<'_>]) -> Ruling {
-        let found_landed = self.settle_what_is_over(desk, claims);
-        self.look_again(desk, claims);
-        let world = desk.world;
-        let leases = match decide(&desk.log().state, claims, &self.now(world)) {
+    fn admit(&self, writer: &mut LogWriter<'_>, p: usize, claims: &[Claim<'_>]) -> Ruling {
+        let found_landed = self.settle_finished(writer, claims);
+        self.reread_refs(writer, claims);
+        let world = writer.world;
+        let leases = match decide(&writer.log().state, claims, &self.now(world)) {
             Decision::Wait(_) => {
-                // Whoever only waits writes nothing but what has landed.
+                // A waiting push writes only what has landed.
                 if !found_landed {
-                    desk.appended.clear();
+                    writer.appended.clear();
                 }
                 return Ruling::Wait;
             }
@@ -148,7 +148,7 @@ impl Protocol {
         let stake = |claim: &Claim<'_>| Stake {
             fence: claim.rules.fence.clone(),
             token: claim.token,
-            mark: desk.log().state.fence(&claim.rules.fence).mark,
+            mark: writer.log().state.fence(&claim.rules.fence).mark,
         };
         let mut stakes: Vec<Stake> = claims.iter().map(stake).collect();
         let accepted = Event::PushAccepted {
@@ -165,21 +165,21 @@ impl Protocol {
             place: self.here(world),
             elapsed_us: 0,
         };
-        desk.append(&accepted);
+        writer.append(&accepted);
         Ruling::Accepted
     }
 
-    fn renew(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
-        self.settle_what_is_over(desk, claims);
-        self.catch_up(desk, claims);
+    fn renew(&self, writer: &mut LogWriter<'_>, claims: &[Claim<'_>]) -> Ruling {
+        self.settle_finished(writer, claims);
+        self.catch_up(writer, claims);
         for claim in claims {
-            let fence = desk.log().state.fence(&claim.rules.fence);
+            let fence = writer.log().state.fence(&claim.rules.fence);
             let asked = claim.lease.expect("a heartbeat comes to a lease");
-            let renewed = match fence.judge(claim.rules, asked, &self.now(desk.world)) {
+            let renewed = match fence.judge(claim.rules, asked, &self.now(writer.world)) {
                 Ok(change) => change.standing,
                 Err(reject) => return Ruling::Refused(reject),
             };
-            desk.append(&Event::LeaseRenewed(Renewed {
+            writer.append(&Event::LeaseRenewed(Renewed {
                 fence: claim.rules.fence.clone(),
                 lease: renewed.lease.id,
                 token: renewed.lease.token,
@@ -192,19 +192,19 @@ impl Protocol {
         Ruling::Accepted
     }
 
-    /// Settles what is over (`settling::settle_what_is_over`), and says whether something of what is not has landed that
-    /// was not known.
-    fn settle_what_is_over(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> bool {
+    /// Settles pushes that are over (`settling::settle_finished`). Returns whether a push that is not over has newly landed
+    /// something.
+    fn settle_finished(&self, writer: &mut LogWriter<'_>, claims: &[Claim<'_>]) -> bool {
         let mut found_landed = false;
-        for flight in desk.log().state.in_flight.clone() {
-            let state = &desk.log().state;
+        for flight in writer.log().state.in_flight.clone() {
+            let state = &writer.log().state;
             let matters = claims.iter().any(|claim| state.is_in_the_way(&flight, &claim.rules.fence));
-            let over = self.is_over(desk.world, &flight);
+            let over = self.is_over(writer.world, &flight);
             if !matters && !matches!(over, Some(Evidence::ReceivePackGone | Evidence::Rebooted)) {
                 continue;
             }
             let plan = &flight.plan.refs;
-            let seen = self.seen(desk.world, plan);
+            let seen = self.seen(writer.world, plan);
             let events = match over {
                 Some(evidence) => settle(&flight, plan, &seen).on_record(&flight, state, plan.len(), evidence),
                 None => {
@@ -213,39 +213,39 @@ impl Protocol {
                     landed.so_far(&flight, state, plan.len())
                 }
             };
-            events.iter().for_each(|event| desk.append(event));
+            events.iter().for_each(|event| writer.append(event));
         }
         found_landed
     }
 
-    /// The companion of push `p`, under the lock (`post_receive::record`): what git says is written down, not synced.
+    /// The companion of push `p`, under the lock (`post_receive::record`): git's report is written, not synced.
     pub fn companion(&self, world: &World, p: usize) -> Vec<Arc<Log>> {
-        let mut desk = Desk { world, push: p, appended: Vec::new() };
+        let mut writer = LogWriter { world, push: p, appended: Vec::new() };
         let in_flight = &world.now().state.in_flight;
         let Some(flight) = in_flight.iter().find(|flight| flight.push == PushId(id_of(p))) else {
-            return desk.appended;
+            return writer.appended;
         };
-        let commands = self.commands(world, p).into_iter().zip(&world.pushes[p].said).enumerate();
+        let commands = self.commands(world, p).into_iter().zip(&world.pushes[p].claimed).enumerate();
         let listed = commands.filter(|(n, _)| world.pushes[p].listed & (1 << n) != 0);
-        let updated = listed.map(|(_, ((on, new), said))| RefUpdate {
+        let updated = listed.map(|(_, ((on, new), claimed))| RefUpdate {
             name: self.names[on].clone(),
-            claimed: self.object(*said),
+            claimed: self.object(*claimed),
             new: self.object(new),
         });
         let updated = Push { commands: updated.collect() };
         let plan = &flight.plan.refs;
         let settlement = settle_as_reported(flight, plan, &updated);
         for event in settlement.on_record(flight, &world.now().state, plan.len(), Evidence::Reported) {
-            desk.append(&event);
+            writer.append(&event);
         }
-        desk.appended
+        writer.appended
     }
 
-    /// Whether a push in flight is over, and how that is known (`slot::fate_of`).
+    /// Whether a push in flight is over, and how that is known (`slot::state_of`).
     pub fn is_over(&self, world: &World, flight: &InFlight) -> Option<Evidence> {
         match self.here(world).view_of(&flight.place, true) {
             View::Rebooted => return Some(Evidence::Rebooted),
-            View::Hidden => unreachable!("there is one machine, and one namespace"),
+            View::Hidden => unreachable!("there is one machine and one namespace"),
             View::Clear => {}
         }
         let phase = world.pushes[push_of(flight.push.0)].phase;
@@ -255,41 +255,41 @@ impl Protocol {
         refs_say_over(&flight.plan.refs, &self.seen(world, &flight.plan.refs)).then_some(Evidence::RefsMoved)
     }
 
-    fn look_again(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) {
-        let is_free = |claim: &Claim<'_>| !desk.log().state.fence(&claim.rules.fence).is_occupied();
+    fn reread_refs(&self, writer: &mut LogWriter<'_>, claims: &[Claim<'_>]) {
+        let is_free = |claim: &Claim<'_>| !writer.log().state.fence(&claim.rules.fence).is_occupied();
         if claims.iter().all(is_free) {
-            self.catch_up(desk, claims);
+            self.catch_up(writer, claims);
         }
     }
 
-    fn catch_up(&self, desk: &mut Desk<'_>, claims: &[Claim<'_>]) {
+    fn catch_up(&self, writer: &mut LogWriter<'_>, claims: &[Claim<'_>]) {
         for rules in claims.iter().map(|claim| claim.rules) {
-            let log = desk.log();
-            let mut under_way = log.state.in_flight.iter().flat_map(|flight| &flight.leases);
-            if under_way.any(|change| change.fence == rules.fence) {
+            let log = writer.log();
+            let mut in_flight = log.state.in_flight.iter().flat_map(|flight| &flight.leases);
+            if in_flight.any(|change| change.fence == rules.fence) {
                 continue;
             }
-            let at = if rules.fence == self.fences[REPO].fence { desk.world.refs[LEASE] } else { NONE };
+            let at = if rules.fence == self.fences[REPO].fence { writer.world.refs[LEASE] } else { NONE };
             let fence = log.state.fence(&rules.fence);
             if fence.lease_is_at(self.objects[usize::from(at)].as_ref()) {
                 continue;
             }
             let found = match at {
                 NONE => FoundLease::Nothing,
-                at => FoundLease::Record(self.proposal(desk.world, at)),
+                at => FoundLease::Record(self.proposal(writer.world, at)),
             };
-            if let Some(line) = fence.lease_found(rules, found, &self.now(desk.world), "") {
-                desk.append(&Event::LeaseFound(line));
+            if let Some(line) = fence.lease_found(rules, found, &self.now(writer.world), "") {
+                writer.append(&Event::LeaseFound(line));
             }
         }
     }
 }
 
 /// The gate as everyone writes it first (`fixtures/naive-hook.sh`): compare, advance the mark, exit.
-fn naive(desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
+fn naive(writer: &mut LogWriter<'_>, claims: &[Claim<'_>]) -> Ruling {
     for claim in claims {
         let fence = claim.rules.fence.clone();
-        let mark = desk.log().state.fence(&fence).mark;
+        let mark = writer.log().state.fence(&fence).mark;
         match claim.token {
             None => return Ruling::Refused(Reject::Missing { fence, name: None }),
             Some(token) if token.get() <= mark.get() => {
@@ -298,7 +298,7 @@ fn naive(desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
             Some(_) => {}
         }
     }
-    let log = desk.log().clone();
+    let log = writer.log().clone();
     let mut state = log.state;
     for claim in claims {
         let mark = claim.token.map_or(Mark::default(), Mark::from);
@@ -306,8 +306,8 @@ fn naive(desk: &mut Desk<'_>, claims: &[Claim<'_>]) -> Ruling {
             Event::MarkRaised { fence: claim.rules.fence.clone(), mark, reason: String::new(), pusher: String::new() };
         state.apply(0, "", &raised).expect("marks can be raised");
     }
-    let mut said = log.said;
-    said[desk.push] |= ACCEPTED;
-    desk.appended.push(Arc::new(Log::of(state, said)));
+    let mut recorded = log.recorded;
+    recorded[writer.push] |= ACCEPTED;
+    writer.appended.push(Arc::new(Log::of(state, recorded)));
     Ruling::Accepted
 }

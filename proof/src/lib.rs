@@ -1,15 +1,14 @@
 //! The protocol of git-fence in a model checker.
 //!
-//! [`Protocol`] is a server with a gate, and pushes that come to it: every order in which their steps can
-//! happen is tried, with processes killed, the machine restarted, answers lost and refs declined in
-//! between. What the gate decides, writes down and settles is not modelled: it is done by the functions
-//! of `git-fence-core` that the hook calls, in the order in which the hook calls them ([`gate`]).
+//! [`Protocol`] is a server with a gate, and pushes to it. The checker tries every order of their steps, with processes
+//! killed, the machine restarted, answers lost and refs declined in between. The gate's decisions, its log and settling
+//! are not modelled: the functions of `git-fence-core` that the hook calls do them, in the same order as in the hook
+//! ([`gate`]).
 //!
-//! [`Hookless`] is the smaller model for remotes without a gate, where git's compare-and-swap is all
-//! there is.
+//! [`Hookless`] is a smaller model for remotes without a gate, where git's compare-and-swap is the only protection.
 //!
-//! What this does not show: that the rim does what is assumed of it here (that the lock is a lock, that
-//! a sync is a sync, that a process that is seen to be dead is dead). That is tested with real git.
+//! What this does not show: that the effects at the rim behave as assumed here (that the lock is a lock, that a sync is a
+//! sync, that a process that looks dead is dead). That is tested with real git.
 
 mod client;
 pub mod gate;

@@ -1,43 +1,43 @@
-//! The log as the model has it: what its lines add up to, by `git-fence-core`, and what they say of each push.
+//! The log in the model: the state that results from its lines, by `git-fence-core`, and what they record of each push.
 
 use git_fence_core::{Event, Evidence, FenceName, KnownSettings, Mark, Reject, Rules, State};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What the log says of a push: that it was accepted.
+/// Recorded of a push: it was accepted.
 pub const ACCEPTED: u16 = 1;
-/// That it was refused.
+/// It was refused.
 pub const REFUSED: u16 = 2;
-/// That it was settled.
+/// It was settled.
 pub const SETTLED: u16 = 4;
-/// Settled because the machine was restarted.
+/// It was settled because the machine was restarted.
 pub const REBOOTED: u16 = 8;
-/// Settled because its refs had moved, whatever its receive-pack does.
+/// It was settled because its refs had moved, whatever its receive-pack does.
 pub const REFS_MOVED: u16 = 16;
-/// Refused because of its token.
+/// It was refused because of its token.
 pub const STALE: u16 = 32;
-/// Refused because the lease is another's.
+/// It was refused because another holder has the lease.
 pub const LEASE_LOST: u16 = 64;
 /// A line was written twice.
 pub const TWICE: u16 = 128;
-/// Settled on git's word.
+/// It was settled on git's report.
 pub const REPORTED: u16 = 256;
-/// What it has moved was written down while it was under way.
+/// What it has moved was recorded while it was in flight.
 pub const LANDED: u16 = 512;
 
-/// The log up to some line: what it adds up to, and which lines there are about pushes.
+/// The log up to some line: the resulting state, and the lines about each push.
 #[derive(Debug, Clone)]
 pub struct Log {
     /// The fold of its lines, by `git-fence-core`.
     pub state: State,
-    /// What it says of each push.
-    pub said: Vec<u16>,
-    /// Whether a lease was found elsewhere than the log had it.
+    /// What is recorded of each push.
+    pub recorded: Vec<u16>,
+    /// Whether a lease ref was found to differ from the log.
     pub found: bool,
     digest: u64,
 }
 
 impl Log {
-    /// One in which nothing has happened but that the mark of `repo` was raised, under the settings of this gate.
+    /// A new log, in which only the mark of `repo` was raised, under the settings of this gate.
     pub fn begin(pushes: usize, raised: u8) -> Log {
         let mut state = State {
             settings: Some(KnownSettings::of(&serde_json::json!({ "fences": [Rules::for_repo()] }), None)),
@@ -47,25 +47,25 @@ impl Log {
         Log::of(state, vec![0; pushes])
     }
 
-    /// One that adds up to this.
-    pub fn of(state: State, said: Vec<u16>) -> Log {
-        Log { state, said, found: false, digest: 0 }.sealed()
+    /// A log with this state.
+    pub fn of(state: State, recorded: Vec<u16>) -> Log {
+        Log { state, recorded, found: false, digest: 0 }.sealed()
     }
 
-    /// With one more line, which is about push `p`.
+    /// Adds a line about push `p`.
     ///
-    /// The number of an acceptance is its push's here, and not its line's: what comes of it does not
-    /// depend on how many refusals were written before.
+    /// An acceptance has the number of its push here, not of its line: the result does not depend on how many refusals were
+    /// written before.
     pub fn with(&self, event: &Event, p: usize) -> Log {
         let mut log = self.clone();
         let seq = match event {
             Event::PushAccepted { push, .. } => push.0,
             _ => 0,
         };
-        log.state.apply(seq, "", event).expect("the gate appends what follows");
+        log.state.apply(seq, "", event).expect("the gate appends only valid events");
         let mut note = |p: usize, bits: u16| {
-            let twice = log.said[p] & bits & (ACCEPTED | REFUSED | SETTLED) != 0;
-            log.said[p] |= bits | if twice { TWICE } else { 0 };
+            let twice = log.recorded[p] & bits & (ACCEPTED | REFUSED | SETTLED) != 0;
+            log.recorded[p] |= bits | if twice { TWICE } else { 0 };
         };
         match event {
             Event::PushAccepted { .. } => note(p, ACCEPTED),
@@ -86,7 +86,7 @@ impl Log {
         log.sealed()
     }
 
-    /// With the line that refuses push `p`. It changes no fence.
+    /// Adds the line that refuses push `p`. It changes no fence.
     pub fn refusing(&self, p: usize, reject: &Reject) -> Log {
         let mut log = self.clone();
         let bit = match reject {
@@ -94,22 +94,22 @@ impl Log {
             Reject::LeaseLost { .. } => LEASE_LOST,
             _ => 0,
         };
-        let twice = if log.said[p] & REFUSED != 0 { TWICE } else { 0 };
-        log.said[p] |= REFUSED | bit | twice;
+        let twice = if log.recorded[p] & REFUSED != 0 { TWICE } else { 0 };
+        log.recorded[p] |= REFUSED | bit | twice;
         log.sealed()
     }
 
-    /// A new try of push `p` is another push as far as the record goes.
+    /// Removes what is recorded of push `p`: its second attempt counts as another push.
     pub fn forgetting(&self, p: usize) -> Log {
         let mut log = self.clone();
-        log.said[p] = 0;
+        log.recorded[p] = 0;
         log.sealed()
     }
 
     fn sealed(mut self) -> Log {
         let mut hasher = DefaultHasher::new();
-        serde_json::to_vec(&self.state).expect("a state has no value that JSON lacks").hash(&mut hasher);
-        (&self.said, self.found).hash(&mut hasher);
+        serde_json::to_vec(&self.state).expect("every state can be represented in JSON").hash(&mut hasher);
+        (&self.recorded, self.found).hash(&mut hasher);
         self.digest = hasher.finish();
         self
     }
@@ -117,7 +117,10 @@ impl Log {
 
 impl PartialEq for Log {
     fn eq(&self, other: &Log) -> bool {
-        self.digest == other.digest && self.state == other.state && self.said == other.said && self.found == other.found
+        self.digest == other.digest
+            && self.state == other.state
+            && self.recorded == other.recorded
+            && self.found == other.found
     }
 }
 
@@ -139,7 +142,7 @@ pub fn push_of(id: u64) -> usize {
     usize::try_from(id).unwrap_or(usize::MAX) - 1
 }
 
-/// Whether the log says that push `p` was decided.
+/// Whether the log has a decision on push `p`.
 pub(crate) fn is_decided(log: &Log, p: usize) -> bool {
-    log.said[p] & (ACCEPTED | REFUSED) != 0
+    log.recorded[p] & (ACCEPTED | REFUSED) != 0
 }

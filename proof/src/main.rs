@@ -1,4 +1,4 @@
-//! `git-fence-proof model`: visits every state of the models, and says what was found.
+//! `git-fence-proof model`: visits every state of the models, and reports the result.
 
 use git_fence_proof::{
     PushStyle,
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Every scenario whose name has `part` in it: all promises must hold.
+/// Every scenario whose name contains `part`: all promises must hold.
 fn gate(part: &str) -> bool {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut is_good = true;
@@ -40,40 +40,40 @@ fn gate(part: &str) -> bool {
         let (pushes, crashes) = (scenario.pushes.len(), scenario.crashes);
         let found = report::run(scenario, threads);
         is_good &= found.is_good();
-        say(&format!("{name}: {about}\n  {pushes} pushes, {crashes} crashes; "), &found);
+        print(&format!("{name}: {about}\n  {pushes} pushes, {crashes} crashes; "), &found);
     }
     is_good
 }
 
-/// The gate as everyone writes it first: it must be found out.
+/// The gate as everyone writes it first: the checker must find its faults.
 fn naive() -> bool {
-    // Alone, so that the shortest way is found.
+    // A single thread, so that the shortest trace is found.
     let found = report::run(scenarios::naive(), 1);
-    say("the gate as everyone writes it first\n  ", &found);
+    print("the gate as everyone writes it first\n  ", &found);
     !found.broken.is_empty()
 }
 
-/// Without the companion a token comes back: that must be found out.
+/// Without the companion, a spent token becomes valid again: the checker must find this.
 fn without_companion() -> bool {
     let found = report::run(scenarios::without_companion(), 1);
-    say("without the companion\n  ", &found);
+    print("without the companion\n  ", &found);
     !found.broken.is_empty()
 }
 
-/// Without a hook: what git-fence does holds, and whatever leaves something out is found out.
+/// Without a hook: the promises hold for git-fence's pushes, and the checker finds every omission.
 fn hookless() -> bool {
     let whole = report::run_hookless(PushStyle::WHOLE, HasDiscoveries::All);
-    say("without a hook, as git-fence pushes\n  ", &whole);
+    print("without a hook, pushes as git-fence sends them\n  ", &whole);
     let mut is_good = whole.is_good();
     for (what, hole) in PushStyle::HOLES {
         let found = report::run_hookless(hole, HasDiscoveries::AnyFailures);
-        say(&format!("{what}\n  "), &found);
+        print(&format!("{what}\n  "), &found);
         is_good &= !found.broken.is_empty();
     }
     is_good
 }
 
-fn say(what: &str, found: &CheckOutcome) {
+fn print(what: &str, found: &CheckOutcome) {
     let CheckOutcome { states, depth, took, broken, unseen } = found;
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{what}{states} states, {depth} steps deep, {:.1} s", took.as_secs_f64());
@@ -81,7 +81,7 @@ fn say(what: &str, found: &CheckOutcome) {
         let _ = writeln!(out, "  broken: {promise}\n{way}");
     }
     if broken.is_empty() && !unseen.is_empty() {
-        let _ = writeln!(out, "  never seen: {}", unseen.join(", "));
+        let _ = writeln!(out, "  never reached: {}", unseen.join(", "));
     }
     if found.is_good() {
         let _ = writeln!(out, "  all promises hold");

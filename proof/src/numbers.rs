@@ -1,4 +1,4 @@
-//! Refs, fences and objects are numbers here, so that a state is small.
+//! Refs, fences and objects as numbers, so that a state is small.
 
 /// The number of a ref.
 pub type Ref = usize;
@@ -12,7 +12,7 @@ pub const SITE: Ref = 2;
 pub const LEASE: Ref = 3;
 /// Its heartbeat.
 pub const BEAT: Ref = 4;
-/// How they are called.
+/// The names of the refs.
 pub const NAMES: [&str; 5] =
     ["refs/heads/main", "refs/heads/dev", "refs/heads/deploy/site", "refs/fence/repo/lease", "refs/fence/repo/beat"];
 
@@ -23,12 +23,12 @@ pub const REPO: FenceNo = 0;
 /// A named one.
 pub const DEPLOY: FenceNo = 1;
 
-/// The fence that a ref counts for.
+/// The fence that guards a ref.
 pub fn fence_of(on: Ref) -> FenceNo {
     if on == SITE { DEPLOY } else { REPO }
 }
 
-/// Whether it is a branch, and not part of a lease.
+/// Whether it is a branch, and not a lease ref.
 pub fn is_branch(on: Ref) -> bool {
     on <= SITE
 }
@@ -37,12 +37,12 @@ pub fn is_branch(on: Ref) -> bool {
 pub type Object = u8;
 /// No object.
 pub const NONE: Object = 0;
-/// What the branches are at in the beginning.
+/// The initial value of the branches.
 pub const START: Object = 1;
-/// An object that nobody has.
+/// An object that does not exist.
 pub const NOWHERE: Object = 2;
 
-/// What push `p` makes of a ref.
+/// The new value of a ref in push `p`.
 pub fn made_by(p: usize, on: Ref, again: bool) -> Object {
     let kind = match on {
         LEASE if again => 3,
@@ -53,7 +53,7 @@ pub fn made_by(p: usize, on: Ref, again: bool) -> Object {
     8 + 4 * u8::try_from(p).unwrap_or(u8::MAX) + kind
 }
 
-/// The push that made an object of a lease.
+/// The push that created a lease object.
 pub fn maker_of(object: Object) -> usize {
     usize::from(object - 8) / 4
 }

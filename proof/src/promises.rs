@@ -1,4 +1,4 @@
-//! The promises of the design, as properties of every state that can be reached.
+//! The promises of the design, as properties of every reachable state.
 
 use crate::{
     gate::Ruling,
@@ -17,26 +17,26 @@ use stateright::Property;
 
 /// No window, and token order.
 pub const NO_WINDOW: &str = "1, 2: refs move in token order, and an older token never after a newer one";
-/// Spent if moved.
+/// A token is spent if and only if a ref moved.
 pub const SPENT: &str = "3: a token is spent when a ref moved, and only then";
-/// On record.
-pub const ON_RECORD: &str = "4, 5: every decision is on record once, and synced before a ref moves";
-/// Nobody blocks.
-pub const NOBODY_BLOCKS: &str = "6: a dead push never blocks, and the next token is let through";
-/// The lease's holder.
-pub const ONE_HOLDER: &str = "lease: only its holder writes, and from a grant on nobody before it";
-/// The counter.
+/// Decisions are recorded.
+pub const ON_RECORD: &str = "4, 5: every decision is recorded once, and synced before a ref moves";
+/// Nothing blocks.
+pub const NOBODY_BLOCKS: &str = "6: a dead push never blocks, and the next token is admitted";
+/// Only the holder writes.
+pub const ONE_HOLDER: &str = "lease: only its holder writes, and after a grant no previous holder does";
+/// The counter increases.
 pub const COUNTER: &str = "lease: every grant has a higher token than all before it";
-/// The successor.
-pub const SUCCESSOR: &str = "lease: what the successor has is not changed by whoever had it before";
-/// A lease is a lease.
-pub const NOT_TAKEN: &str = "lease: one that is alive is not granted to another";
-/// One kind.
-pub const ONE_KIND: &str = "lease: a fence takes tokens of one kind, and what lands first decides";
-/// Lost answers.
-pub const BELIEF: &str = "lease: what a client finds out after a lost answer is so";
+/// A successor's lease is safe.
+pub const SUCCESSOR: &str = "lease: a previous holder does not change the lease of its successor";
+/// A live lease is not granted again.
+pub const NOT_TAKEN: &str = "lease: a live lease is not granted to another client";
+/// One kind of tokens.
+pub const ONE_KIND: &str = "lease: a fence accepts one kind of tokens, that of the first push or grant that lands";
+/// Conclusions after lost answers are true.
+pub const BELIEF: &str = "lease: what a client concludes after a lost answer is true";
 
-/// What is checked of a scenario.
+/// The properties to check for a scenario.
 pub fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
     type P = Protocol;
     type W = World;
@@ -51,7 +51,7 @@ pub fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
             model.latches.first(2, || (0..world.pushes.len()).all(|p| is_on_record(world, p)))
         }),
         Property::always(NOBODY_BLOCKS, |model: &P, world: &W| {
-            model.latches.first(3, || (0..2).all(|fence| nobody_dead_blocks(model, world, fence)))
+            model.latches.first(3, || (0..2).all(|fence| no_dead_push_blocks(model, world, fence)))
         }),
     ];
     if scenario.pushes.iter().any(|script| script.kind != Kind::Plain) {
@@ -74,34 +74,34 @@ pub fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
             }),
         ]);
     }
-    properties.extend(seen().into_iter().filter(|property| scenario.sometimes.contains(&property.name)));
+    properties.extend(reachable().into_iter().filter(|property| scenario.sometimes.contains(&property.name)));
     properties
 }
 
-/// What must be reachable, or the promises would hold of nothing.
-fn seen() -> Vec<Property<Protocol>> {
+/// States that must be reachable, or the promises would hold vacuously.
+fn reachable() -> Vec<Property<Protocol>> {
     vec![
         Property::sometimes("waits", |model: &Protocol, world: &World| {
             let is_waiting =
                 |p: usize| world.pushes[p].phase == Phase::Hook && matches!(model.judge(world, p), (_, Ruling::Wait));
             !model.latches.first(8, || !(0..world.pushes.len()).any(is_waiting))
         }),
-        Property::sometimes("stale", |_: &Protocol, world: &World| says_of_any(world, STALE)),
-        Property::sometimes("lease lost", |_: &Protocol, world: &World| says_of_any(world, LEASE_LOST)),
-        Property::sometimes("rebooted", |_: &Protocol, world: &World| says_of_any(world, REBOOTED | SETTLED)),
-        Property::sometimes("refs say over", |_: &Protocol, world: &World| says_of_any(world, REFS_MOVED)),
+        Property::sometimes("stale", |_: &Protocol, world: &World| is_recorded_of_any(world, STALE)),
+        Property::sometimes("lease lost", |_: &Protocol, world: &World| is_recorded_of_any(world, LEASE_LOST)),
+        Property::sometimes("rebooted", |_: &Protocol, world: &World| is_recorded_of_any(world, REBOOTED | SETTLED)),
+        Property::sometimes("refs say over", |_: &Protocol, world: &World| is_recorded_of_any(world, REFS_MOVED)),
         Property::sometimes("declined and free", |_: &Protocol, world: &World| {
             let is_declined = |p: usize| world.pushes[p].declined && !world.has_moved(p, |_| true);
-            (0..world.pushes.len()).any(|p| is_declined(p) && world.now().said[p] & SETTLED != 0)
+            (0..world.pushes.len()).any(|p| is_declined(p) && world.now().recorded[p] & SETTLED != 0)
         }),
         Property::sometimes("all landed", |_: &Protocol, world: &World| {
             world.pushes.iter().all(|push| push.answer == Answer::Landed)
         }),
-        Property::sometimes("reported", |_: &Protocol, world: &World| says_of_any(world, REPORTED)),
-        Property::sometimes("landed so far", |_: &Protocol, world: &World| says_of_any(world, LANDED)),
-        Property::sometimes("put back", |_: &Protocol, world: &World| {
-            let is_put_back = |p: usize| world.put_back & (1 << p) != 0 && world.now().said[p] & REPORTED != 0;
-            !world.excused && (0..world.pushes.len()).any(is_put_back)
+        Property::sometimes("reported", |_: &Protocol, world: &World| is_recorded_of_any(world, REPORTED)),
+        Property::sometimes("landed so far", |_: &Protocol, world: &World| is_recorded_of_any(world, LANDED)),
+        Property::sometimes("reset", |_: &Protocol, world: &World| {
+            let is_reset = |p: usize| world.reset_pushes & (1 << p) != 0 && world.now().recorded[p] & REPORTED != 0;
+            !world.excused && (0..world.pushes.len()).any(is_reset)
         }),
         Property::sometimes("torn", |_: &Protocol, world: &World| world.pushes.iter().any(|push| push.torn)),
         Property::sometimes("moves lost", |_: &Protocol, world: &World| world.has_lost_moves),
@@ -112,7 +112,7 @@ fn seen() -> Vec<Property<Protocol>> {
         }),
         Property::sometimes("other kind refused", |model: &Protocol, world: &World| {
             let is_refused =
-                |p: usize| world.now().said[p] & REFUSED != 0 && model.scenario.pushes[p].kind == Kind::Acquire;
+                |p: usize| world.now().recorded[p] & REFUSED != 0 && model.scenario.pushes[p].kind == Kind::Acquire;
             (0..world.pushes.len()).any(is_refused) && world.moves[REPO].iter().any(|moved| is_branch(moved.on))
         }),
         Property::sometimes("renewed", |model: &Protocol, world: &World| landed(model, world, Kind::Beat)),
@@ -126,8 +126,8 @@ fn seen() -> Vec<Property<Protocol>> {
     ]
 }
 
-fn says_of_any(world: &World, bits: u16) -> bool {
-    world.now().said.iter().any(|said| said & bits == bits)
+fn is_recorded_of_any(world: &World, bits: u16) -> bool {
+    world.now().recorded.iter().any(|recorded| recorded & bits == bits)
 }
 
 fn landed(model: &Protocol, world: &World, kind: Kind) -> bool {
@@ -163,8 +163,8 @@ fn has_one_kind(world: &World) -> bool {
     world.has_lost_moves || kinds.all(|kind| Some(kind) == first)
 }
 
-/// The largest token that has moved a ref, and one below each that was granted or advanced to; at least what the mark
-/// was raised to.
+/// The largest token that has moved a ref, or one less than the largest granted or advanced token; at least the initial
+/// mark.
 fn spent(model: &Protocol, world: &World, fence: FenceNo) -> u8 {
     let by = |moved: &Move| {
         let push = &world.pushes[moved.by];
@@ -178,18 +178,18 @@ fn spent(model: &Protocol, world: &World, fence: FenceNo) -> u8 {
     world.moves[fence].iter().map(by).max().unwrap_or(0).max(raised)
 }
 
-/// What is said of a fence when nobody is writing to it: with what the next push would settle.
+/// Checked when no push is moving refs of the fence, with the pushes settled that the next one would settle.
 fn mark_is_what_moved(model: &Protocol, world: &World, fence: FenceNo) -> bool {
     let is_moving = |push: &ModelPush| matches!(push.phase, Phase::Written | Phase::Update(_));
     if world.excused || world.pushes.iter().any(is_moving) || !is_free(model, world, fence) {
         return true;
     }
-    let (_, mark) = model.would_say(world, next_claim(model, world, fence));
+    let (_, mark) = model.would_decide(world, next_claim(model, world, fence));
     let spent = u64::from(spent(model, world, fence));
     if world.has_lost_moves { mark >= spent } else { mark == spent }
 }
 
-/// Whether nobody in the slot of a fence is still moving refs.
+/// Whether no push in the slot of a fence is still moving refs.
 fn is_free(model: &Protocol, world: &World, fence: FenceNo) -> bool {
     let in_slot = world.now().state.fence(&model.fences[fence].fence).slot;
     in_slot.iter().all(|flight| model.is_over(world, flight).is_some())
@@ -201,19 +201,19 @@ fn next_claim<'a>(model: &'a Protocol, world: &World, fence: FenceNo) -> Claim<'
 }
 
 fn is_on_record(world: &World, p: usize) -> bool {
-    let said = world.now().said[p];
-    let is_once = said & TWICE == 0 && said & (ACCEPTED | REFUSED) != (ACCEPTED | REFUSED);
-    let is_settled_after = said & SETTLED == 0 || said & ACCEPTED != 0;
-    let lets_through = matches!(world.pushes[p].phase, Phase::Update(_));
-    let is_answered = !lets_through || is_decided(world.now(), p);
-    // A heartbeat is not synced: nothing rests on it.
-    let is_synced = !world.has_moved(p, |on| on != BEAT) || world.synced().said[p] & ACCEPTED != 0;
+    let recorded = world.now().recorded[p];
+    let is_once = recorded & TWICE == 0 && recorded & (ACCEPTED | REFUSED) != (ACCEPTED | REFUSED);
+    let is_settled_after = recorded & SETTLED == 0 || recorded & ACCEPTED != 0;
+    let is_updating = matches!(world.pushes[p].phase, Phase::Update(_));
+    let is_answered = !is_updating || is_decided(world.now(), p);
+    // A heartbeat is not synced: nothing depends on it.
+    let is_synced = !world.has_moved(p, |on| on != BEAT) || world.synced().recorded[p] & ACCEPTED != 0;
     is_once && is_settled_after && is_answered && is_synced
 }
 
-/// Where nobody who lives has anything to do with a fence, the next token above what has moved is let
-/// through; where it is under a lease, at least nobody is waited for.
-fn nobody_dead_blocks(model: &Protocol, world: &World, fence: FenceNo) -> bool {
+/// If no live push occupies a fence, the next token above what has moved is admitted; under a lease, at least no push
+/// is waited for.
+fn no_dead_push_blocks(model: &Protocol, world: &World, fence: FenceNo) -> bool {
     let lives = |flight: &&InFlight| world.pushes[push_of(flight.push.0)].phase.has_receive_pack();
     let state = &world.now().state;
     let in_slot = state.fence(&model.fences[fence].fence).slot;
@@ -221,10 +221,10 @@ fn nobody_dead_blocks(model: &Protocol, world: &World, fence: FenceNo) -> bool {
     if world.excused || in_slot.is_empty() || in_slot.iter().any(is_waited_for) {
         return true;
     }
-    match model.would_say(world, next_claim(model, world, fence)).0 {
+    match model.would_decide(world, next_claim(model, world, fence)).0 {
         Decision::Admit { overruled, .. } => overruled.is_none(),
         Decision::Wait(_) => false,
-        // Under a lease nobody comes with a token alone, but whoever is next gets the lease.
+        // Under a lease, a push with only a token is refused, but the next client gets the lease.
         Decision::Refuse(_) if fence == REPO && grants(model, world) > 0 => model.would_grant(world),
         Decision::Refuse(_) => world.has_lost_moves,
     }
@@ -241,7 +241,7 @@ fn lease_history(model: &Protocol, world: &World) -> LeaseHistory {
     let mut history = LeaseHistory { one_holder: true, counter: true, successor: true, not_taken: true };
     let is_torn = |grant: usize| world.pushes[grant].torn;
     let (mut holder, mut granted, mut highest) = (None, 0, 0);
-    // When the holder was last heard of; nothing where nobody has the lease.
+    // The time of the holder's last renewal; `None` if nobody holds the lease.
     let mut heard: Option<u8> = None;
     for moved in &world.moves[REPO] {
         let push = &world.pushes[moved.by];
@@ -254,11 +254,10 @@ fn lease_history(model: &Protocol, world: &World) -> LeaseHistory {
                 (holder, granted, highest) = (Some(rec.grant), rec.token, rec.token);
             }
             (LEASE | BEAT, Some(rec)) => {
-                // Where git was killed between its renames of the lease and of the beat, the beat was not the
-                // successor's yet.
+                // If git was killed between its renames of the lease and of the beat, the beat did not belong to the successor yet.
                 let was_not_its = moved.on == BEAT && holder.is_some_and(is_torn);
                 history.successor &= holder == Some(rec.grant) || was_not_its || world.has_lost_moves;
-                // A heartbeat that was not synced may have been forgotten with the machine.
+                // A heartbeat that was not synced may have been lost in a crash.
                 if moved.on == LEASE || (world.boots == 0 && !takes) {
                     heard = (!rec.released).then_some(push.judged);
                 }

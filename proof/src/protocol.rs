@@ -1,4 +1,4 @@
-//! The server, its gate and a scenario, as a model: where it begins, what can happen next, and what is promised.
+//! The server, its gate and a scenario, as a model: the initial state, the possible steps, and the promises.
 
 use crate::{
     log::Log,
@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 /// The server, its gate and a scenario.
 pub struct Protocol {
-    /// Who comes with what.
+    /// The pushes, and what may go wrong.
     pub scenario: Scenario,
     /// The rules of the fences.
     pub fences: [Rules; 2],
     pub(crate) names: Vec<RefName>,
     pub(crate) objects: Vec<Option<ObjectId>>,
-    /// What the move after each object shows, by whose ownership it is: of leases, and of beats.
+    /// The proof that the next move after each object must show, by ownership: of leases, and of beats.
     pub(crate) proofs: [Vec<Vec<(Secret, Holder)>>; 2],
     pub(crate) owners: Vec<String>,
     pub(crate) boots: Vec<String>,
@@ -60,7 +60,7 @@ impl Protocol {
         }
     }
 
-    /// The refs that push `p` names, and what it would have them show.
+    /// The refs of push `p`, and their new values.
     pub fn commands(&self, world: &World, p: usize) -> Vec<(Ref, Object)> {
         let script = &self.scenario.pushes[p];
         let own = |on| (on, made_by(p, on, world.pushes[p].again));
@@ -92,8 +92,8 @@ impl Model for Protocol {
             held: vec![None; count],
             moves: [Vec::new(), Vec::new()],
             has_lost_moves: false,
-            undone: 0,
-            put_back: 0,
+            resets: 0,
+            reset_pushes: 0,
             excused: false,
             crashes: 0,
             declines: 0,
@@ -106,7 +106,7 @@ impl Model for Protocol {
 
     fn actions(&self, world: &World, steps: &mut Vec<ModelStep>) {
         let may_crash = world.crashes < self.scenario.crashes;
-        // Whoever is about to sync has the lock.
+        // A hook that is about to sync holds the lock.
         let is_locked = world.pushes.iter().any(|push| matches!(push.phase, Phase::Written | Phase::OrphanWritten));
         for (p, push) in world.pushes.iter().enumerate() {
             match push.phase {
@@ -124,7 +124,7 @@ impl Model for Protocol {
                         steps.push(ModelStep::Decline(p));
                     }
                     if may_crash && self.scenario.pushes[p].atomic && self.git_allows_all(world, p) {
-                        steps.extend((1..push.said.len()).map(|renamed| ModelStep::Tear(p, renamed)));
+                        steps.extend((1..push.claimed.len()).map(|renamed| ModelStep::Tear(p, renamed)));
                     }
                 }
                 Phase::Report | Phase::Refused => steps.push(ModelStep::Exit(p)),
@@ -137,8 +137,8 @@ impl Model for Protocol {
             if may_crash && push.phase.has_receive_pack() {
                 steps.push(ModelStep::KillReceivePack(p));
             }
-            let is_unheard = push.answer == Answer::None && push.phase.has_receive_pack();
-            if is_unheard && world.lost < self.scenario.lost {
+            let is_unanswered = push.answer == Answer::None && push.phase.has_receive_pack();
+            if is_unanswered && world.lost < self.scenario.lost {
                 steps.push(ModelStep::Lose(p));
             }
         }
@@ -148,9 +148,9 @@ impl Model for Protocol {
             let lost = (0..=volatile).filter(|bits| bits & !volatile == 0);
             steps.extend(lost.flat_map(|lost| (0..world.log.len()).map(move |kept| ModelStep::Restart(kept, lost))));
         }
-        if world.undone < self.scenario.undone && !is_locked {
-            let branches = (0..5).filter(|on| is_branch(*on) && self.to_put_back(world, *on).is_some());
-            steps.extend(branches.map(ModelStep::PutBack));
+        if world.resets < self.scenario.resets && !is_locked {
+            let branches = (0..5).filter(|on| is_branch(*on) && self.resettable_move(world, *on).is_some());
+            steps.extend(branches.map(ModelStep::Reset));
         }
         if world.ticks < self.scenario.ticks {
             steps.push(ModelStep::Tick);
@@ -159,7 +159,7 @@ impl Model for Protocol {
 
     fn next_state(&self, before: &World, step: ModelStep) -> Option<World> {
         let mut world = before.clone();
-        self.take(&mut world, &step)?;
+        self.apply(&mut world, &step)?;
         Some(world)
     }
 

@@ -1,5 +1,5 @@
-//! The values that the gate works on, made of the model's numbers: what the hook reads from git, from a push and from
-//! the clocks.
+//! The values that the gate works on, converted from the model's numbers: what the hook reads from git, from a push and
+//! from the clocks.
 
 use crate::{
     numbers::{BEAT, LEASE, NONE, Object, Ref, fence_of, maker_of},
@@ -18,16 +18,16 @@ impl Protocol {
     }
 
     pub(crate) fn planned(&self, world: &World, p: usize) -> Vec<PlannedRef> {
-        let planned = |((on, new), said): ((Ref, Object), &Object)| PlannedRef {
+        let planned = |((on, new), claimed): ((Ref, Object), &Object)| PlannedRef {
             name: self.names[on].clone(),
             fence: self.fences[fence_of(on)].fence.clone(),
             old: self.object(world.refs[on]),
             new: self.object(new),
-            claimed: (*said != world.refs[on])
-                .then(|| self.object(*said).map_or("none".to_owned(), |said| said.to_string())),
+            claimed: (*claimed != world.refs[on])
+                .then(|| self.object(*claimed).map_or("none".to_owned(), |claimed| claimed.to_string())),
             via: None,
         };
-        self.commands(world, p).into_iter().zip(&world.pushes[p].said).map(planned).collect()
+        self.commands(world, p).into_iter().zip(&world.pushes[p].claimed).map(planned).collect()
     }
 
     pub(crate) fn object(&self, object: Object) -> Option<ObjectId> {
@@ -52,34 +52,36 @@ impl Protocol {
         }
     }
 
-    /// What a push asks of the lease of `repo`.
+    /// What a push requests for the lease of `repo`.
     pub(crate) fn ask_of(&self, world: &World, p: usize) -> Option<LeaseAsk> {
         let push = &world.pushes[p];
         let rec = push.rec?;
         let commands = self.commands(world, p);
         let moves =
-            |part: Ref| commands.iter().position(|(on, _)| *on == part).map(|at| (commands[at].1, push.said[at]));
+            |part: Ref| commands.iter().position(|(on, _)| *on == part).map(|at| (commands[at].1, push.claimed[at]));
         let is_new = rec.grant == p;
-        // Made of what the client believes to be there: whoever has the master can prove itself to any record of its own.
-        let proof =
-            |part: usize, said: Object| (!is_new).then(|| self.proofs[part][rec.grant][usize::from(said)].0.clone());
-        let lease = moves(LEASE).map(|(new, said)| Proposal { proof: proof(0, said), ..self.proposal(world, new) });
+        // Computed from what the client believes the current record is: the owner of the master secret can prove itself to all its records.
+        let proof = |part: usize, claimed: Object| {
+            (!is_new).then(|| self.proofs[part][rec.grant][usize::from(claimed)].0.clone())
+        };
+        let lease =
+            moves(LEASE).map(|(new, claimed)| Proposal { proof: proof(0, claimed), ..self.proposal(world, new) });
         let beat = moves(BEAT).map(|(new, _)| beat_of(id_of_lease(rec), self.asked(1, rec.grant, new)));
         let beat_now = Some(world.refs[BEAT]).filter(|at| *at != NONE).and_then(|at| {
             let made = world.pushes[maker_of(at)].rec?;
             Some(beat_of(id_of_lease(made), self.asked(1, made.grant, at)))
         });
-        let beat_proof = moves(BEAT).and_then(|(_, said)| proof(1, said));
+        let beat_proof = moves(BEAT).and_then(|(_, claimed)| proof(1, claimed));
         Some(LeaseAsk { lease, beat, beat_proof, beat_now, ..LeaseAsk::default() })
     }
 
-    /// What a record at this object asks the next move for, of a lease (0) or a beat (1).
+    /// The proof that the record in this object requires of the next move, of a lease (0) or a beat (1).
     pub(crate) fn asked(&self, part: usize, grant: usize, object: Object) -> Holder {
         self.proofs[part][grant][usize::from(object)].1.clone()
     }
 
     pub(crate) fn proposal(&self, world: &World, commit: Object) -> Proposal {
-        let rec = world.pushes[maker_of(commit)].rec.expect("whoever makes a lease's commit has a record for it");
+        let rec = world.pushes[maker_of(commit)].rec.expect("the push that created a lease commit has a record");
         let lease = Lease {
             format: Format::OneUse,
             id: id_of_lease(rec),
@@ -107,7 +109,7 @@ pub(crate) fn id_of_lease(rec: Rec) -> LeaseId {
     LeaseId::of([u8::try_from(rec.grant).unwrap_or(u8::MAX); 16])
 }
 
-/// The token that is this number.
+/// The token with this number.
 pub(crate) fn token(n: u8) -> Token {
     Token::try_from(u64::from(n)).expect("tokens in a model start at 1")
 }

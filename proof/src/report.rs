@@ -1,4 +1,4 @@
-//! Running a model and saying what was found.
+//! Runs a model and reports the result.
 
 use crate::{
     hookless::{self, Hookless, PushStyle},
@@ -15,12 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Remembers what was found, so that the first way there is kept and not the last.
+/// Remembers violations, so that the first trace is kept and not the last.
 #[derive(Debug, Default)]
 pub struct Latches([AtomicBool; 16]);
 
 impl Latches {
-    /// Whether `holds`, or has been found not to before.
+    /// Whether `holds` is true, or was false before.
     pub fn first(&self, n: usize, holds: impl FnOnce() -> bool) -> bool {
         self.0[n].load(Ordering::Relaxed) || holds() || {
             self.0[n].store(true, Ordering::Relaxed);
@@ -29,29 +29,29 @@ impl Latches {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct CheckOutcome {
-    /// How many different states there are.
+    /// The number of different states.
     pub states: usize,
-    /// The most steps from the beginning to one of them.
+    /// The maximum number of steps to a state.
     pub depth: usize,
     /// How long it took.
     pub took: Duration,
-    /// What was promised and is not so, with the shortest way there.
+    /// The broken promises, each with the shortest trace.
     pub broken: Vec<(&'static str, String)>,
-    /// What should have been seen and was not.
+    /// What should have been reachable and was not.
     pub unseen: Vec<&'static str>,
 }
 
 impl CheckOutcome {
-    /// Whether everything holds, and of something.
+    /// Whether all promises hold, and not vacuously.
     pub fn is_good(&self) -> bool {
         self.broken.is_empty() && self.unseen.is_empty()
     }
 }
 
-/// Visits every state of a model, breadth first; `show` writes down a way through it.
+/// Visits every state of a model, breadth first; `show` formats a trace.
 pub fn explore<M>(
     model: M,
     threads: usize,
@@ -115,7 +115,7 @@ fn line(model: &Protocol, before: &World, step: &ModelStep, after: &World) -> St
         let moved = (0..NAMES.len()).filter(|on| before.refs[*on] != after.refs[*on]).map(|on| {
             let to = match after.refs[on] {
                 NONE => "is deleted".to_owned(),
-                START => "is where it was in the beginning".to_owned(),
+                START => "is reset to its initial value".to_owned(),
                 _ => "moves".to_owned(),
             };
             format!("{} {to}", NAMES[on])
@@ -127,18 +127,18 @@ fn line(model: &Protocol, before: &World, step: &ModelStep, after: &World) -> St
         ModelStep::Connect(p) => format!("{} connects", who(p)),
         ModelStep::Judge(p) => {
             let is_refused = after.pushes[p].declined;
-            format!("{} pre-receive: {} ({})", who(p), if is_refused { "refused" } else { "let through" }, marks())
+            format!("{} pre-receive: {} ({})", who(p), if is_refused { "refused" } else { "admitted" }, marks())
         }
         ModelStep::GiveUp(p) => format!("{} has waited long enough: FENCE-BUSY", who(p)),
         ModelStep::Sync(p) => format!("{} the log is synced, the hook exits", who(p)),
         ModelStep::Update(p) => format!("{} receive-pack: {}", who(p), moved()),
         ModelStep::Decline(p) => format!("{} receive-pack: the update hook declines a ref", who(p)),
-        ModelStep::Exit(p) => format!("{} tells its client", who(p)),
+        ModelStep::Exit(p) => format!("{} reports to its client", who(p)),
         ModelStep::Companion(p) => {
-            format!("{} post-receive: what git has updated is written down ({})", who(p), marks())
+            format!("{} post-receive: the updated refs are recorded ({})", who(p), marks())
         }
-        ModelStep::PutBack(_) => format!("a local writer: {}", moved()),
-        ModelStep::Lose(p) => format!("{} its client hears nothing any more", who(p)),
+        ModelStep::Reset(_) => format!("a local writer: {}", moved()),
+        ModelStep::Lose(p) => format!("{} the connection to its client is lost", who(p)),
         ModelStep::KillHook(p) => format!("{} its hook is killed", who(p)),
         ModelStep::KillReceivePack(p) => format!("{} its receive-pack is killed", who(p)),
         ModelStep::Tear(p, _) => format!("{} its receive-pack is killed in its transaction: {}", who(p), moved()),

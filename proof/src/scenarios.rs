@@ -1,118 +1,118 @@
-//! Who comes with what: the scenarios that together cover the protocol.
+//! The scenarios that together cover the protocol: which pushes there are, and what may go wrong.
 
 use crate::numbers::{DEV, MAIN, Ref, SITE};
 
-/// What a push wants a ref to show.
+/// The new value of a ref in a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
-    /// Something of its own.
+    /// An object of its own.
     Own,
-    /// Nothing: it is deleted.
+    /// None: the ref is deleted.
     Nothing,
-    /// What it was at in the beginning.
+    /// Its initial value.
     Start,
 }
 
-/// What a push says that a ref is at.
+/// The old value that a push claims for a ref.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claimed {
-    /// What it has read.
+    /// The value that it has read.
     Truth,
-    /// That there is none.
+    /// That the ref does not exist.
     Nothing,
-    /// An object that nobody has.
+    /// An object that does not exist.
     Nonsense,
 }
 
 /// One ref of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelUpdate {
-    /// Which.
+    /// The ref.
     pub on: Ref,
-    /// What it is to show.
+    /// Its new value.
     pub to: To,
-    /// What the pusher says it is at.
-    pub said: Claimed,
+    /// Its old value, as the pusher claims.
+    pub claimed: Claimed,
 }
 
-/// What a push is for.
+/// The purpose of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It carries a token of its own, or none.
+    /// It carries an own token, or none.
     Plain,
-    /// It takes the lease.
+    /// It acquires the lease.
     Acquire,
-    /// It writes under the lease, which goes on to the next token.
+    /// It writes under the lease, which advances to the next token.
     Fenced,
-    /// It says that the holder is alive.
+    /// It renews the lease.
     Beat,
-    /// It gives the lease back.
+    /// It releases the lease.
     Release,
     /// After a lost answer: it finds out whether that push landed.
     Settle,
 }
 
-/// A push before it comes.
+/// A push before it connects.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Whose. Pushes of one client come one after the other.
+    /// Its client. The pushes of a client are sequential.
     pub client: usize,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
-    /// The branches it moves.
+    /// The branches that it moves.
     pub commands: Vec<ModelUpdate>,
     /// Its tokens for `repo` and `deploy`.
     pub tokens: [Option<u8>; 2],
     /// Whether git moves all of its refs or none.
     pub atomic: bool,
-    /// Whether it may come without a token.
+    /// Whether it needs no token.
     pub exempt: bool,
-    /// Whether it says of the lease's refs what they are at, and not what it expects (`+`, `--force`).
+    /// Whether it claims the current values of the lease refs, instead of those it expects (`+`, `--force`).
     pub forced: bool,
 }
 
 impl Script {
-    /// Whether it is a lone heartbeat.
+    /// Whether it is a heartbeat.
     pub fn is_beat(&self) -> bool {
         self.kind == Kind::Beat
     }
 }
 
-/// Who comes with what, and what may go wrong meanwhile.
+/// Pushes, and what may go wrong meanwhile.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it is about.
+    /// Its description.
     pub about: &'static str,
     /// The pushes.
     pub pushes: Vec<Script>,
     /// Whether the gate is the one that everyone writes first.
     pub naive: bool,
-    /// How often something is killed, or the machine restarted.
+    /// How often something is killed, or the machine is restarted.
     pub crashes: u8,
     /// How many refs git declines to update.
     pub declines: u8,
-    /// How many answers are lost, beyond those of the killed.
+    /// How many answers are lost, besides those of killed processes.
     pub lost: u8,
     /// How often all leases expire.
     pub ticks: u8,
-    /// Whether the companion writes down what git has updated, as soon as git says so.
+    /// Whether the companion records what git has updated.
     pub companion: bool,
-    /// How often a local writer puts a ref back.
-    pub undone: u8,
-    /// Whether a restart can take back what refs had moved to.
+    /// How often a local writer resets a ref.
+    pub resets: u8,
+    /// Whether a restart can lose ref updates.
     pub volatile: bool,
     /// Whether hooks give up waiting.
     pub gives_up: bool,
-    /// What the mark of `repo` was raised to before.
+    /// The initial mark of `repo`.
     pub raised: u8,
-    /// What must be seen to happen, or nothing was proven.
+    /// What must be reachable, or the promises would hold vacuously.
     pub sometimes: Vec<&'static str>,
 }
 
 fn plain(client: usize, token: u8, on: &[Ref]) -> Script {
-    let own = |on: &Ref| ModelUpdate { on: *on, to: To::Own, said: Claimed::Truth };
+    let own = |on: &Ref| ModelUpdate { on: *on, to: To::Own, claimed: Claimed::Truth };
     let touches = |fence| on.iter().any(|on| crate::numbers::fence_of(*on) == fence).then_some(token);
     Script {
         client,
@@ -129,10 +129,10 @@ fn atomic(script: Script) -> Script {
     Script { atomic: true, ..script }
 }
 
-/// With this to say of its last ref.
-fn saying(to: To, said: Claimed, mut script: Script) -> Script {
+/// Sets the new and the claimed value of its last ref.
+fn claiming(to: To, claimed: Claimed, mut script: Script) -> Script {
     if let Some(last) = script.commands.last_mut() {
-        *last = ModelUpdate { to, said, ..*last };
+        *last = ModelUpdate { to, claimed, ..*last };
     }
     script
 }
@@ -152,7 +152,7 @@ fn scenario(name: &'static str, about: &'static str, pushes: Vec<Script>, someti
         lost: 0,
         ticks: 0,
         companion: true,
-        undone: 0,
+        resets: 0,
         volatile: false,
         gives_up: false,
         raised: 0,
@@ -160,7 +160,7 @@ fn scenario(name: &'static str, about: &'static str, pushes: Vec<Script>, someti
     }
 }
 
-/// All of them.
+/// All scenarios.
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario {
@@ -175,26 +175,26 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         scenario(
             "two fences",
-            "one push over two fences, atomic, among others to each of them, one with the same token",
+            "one atomic push to two fences, and other pushes to each of them, one with the same token",
             vec![atomic(plain(0, 5, &[MAIN, SITE])), plain(1, 5, &[DEV]), plain(2, 6, &[DEV]), plain(3, 4, &[SITE])],
             &["waits", "stale", "declined and free", "rebooted", "refs say over", "torn"],
         ),
         Scenario {
             declines: 2,
             ..scenario(
-                "lies",
-                "a push that lies about a ref it would have at its value from the start, a deletion, and a creation",
+                "false claims",
+                "pushes with false old values: for a ref that already has its new value, a deletion, and a creation",
                 vec![
-                    saying(To::Start, Claimed::Nothing, plain(0, 5, &[SITE, MAIN])),
-                    saying(To::Nothing, Claimed::Nonsense, plain(1, 6, &[MAIN])),
-                    saying(To::Own, Claimed::Nothing, plain(2, 7, &[DEV, SITE])),
+                    claiming(To::Start, Claimed::Nothing, plain(0, 5, &[SITE, MAIN])),
+                    claiming(To::Nothing, Claimed::Nonsense, plain(1, 6, &[MAIN])),
+                    claiming(To::Own, Claimed::Nothing, plain(2, 7, &[DEV, SITE])),
                 ],
                 &["waits", "stale", "declined and free", "rebooted"],
             )
         },
         scenario(
             "without a token",
-            "a pusher who may come without a token, and one who may not, between two who have one",
+            "an exempt push without a token and one that is not exempt, among pushes with tokens",
             vec![
                 plain(0, 5, &[MAIN, SITE]),
                 Script { tokens: [None; 2], exempt: true, ..plain(1, 1, &[MAIN, DEV]) },
@@ -203,12 +203,12 @@ pub fn scenarios() -> Vec<Scenario> {
             ],
             &["waits", "stale", "declined and free", "rebooted", "refs say over"],
         ),
-        put_back(),
+        reset(),
         Scenario {
             volatile: true,
             ..scenario(
                 "power",
-                "a power loss takes lines that were not synced, and values of refs",
+                "a power loss loses lines that were not synced, and ref updates",
                 vec![plain(0, 5, &[MAIN]), plain(1, 6, &[DEV, SITE]), plain(2, 7, &[MAIN])],
                 &["waits", "stale", "rebooted", "moves lost"],
             )
@@ -218,7 +218,7 @@ pub fn scenarios() -> Vec<Scenario> {
             declines: 0,
             ..scenario(
                 "zombie",
-                "a holder that sleeps through the end of its lease, and the one who takes it over",
+                "a holder that is paused until its lease has expired, and its successor",
                 vec![
                     lease(0, Kind::Acquire, &[]),
                     lease(0, Kind::Fenced, &[MAIN]),
@@ -233,7 +233,7 @@ pub fn scenarios() -> Vec<Scenario> {
             declines: 0,
             ..scenario(
                 "zombie by force",
-                "the same with a zombie that switches git's own check off",
+                "the same with a zombie that disables git's own check",
                 vec![
                     lease(0, Kind::Acquire, &[]),
                     Script { forced: true, ..lease(0, Kind::Release, &[]) },
@@ -250,7 +250,7 @@ pub fn scenarios() -> Vec<Scenario> {
             volatile: true,
             ..scenario(
                 "power and leases",
-                "a power loss sets a lease back",
+                "a power loss reverts a lease",
                 vec![
                     lease(0, Kind::Acquire, &[]),
                     lease(0, Kind::Fenced, &[MAIN]),
@@ -265,7 +265,7 @@ pub fn scenarios() -> Vec<Scenario> {
             declines: 0,
             ..scenario(
                 "heartbeat",
-                "heartbeats cross a takeover",
+                "heartbeats during a takeover",
                 vec![
                     lease(0, Kind::Acquire, &[]),
                     lease(0, Kind::Beat, &[]),
@@ -281,7 +281,7 @@ pub fn scenarios() -> Vec<Scenario> {
             lost: 1,
             ..scenario(
                 "lost answer",
-                "a holder that does not hear what became of its push, and finds out",
+                "a holder whose answer is lost, and that finds out whether its push landed",
                 vec![
                     lease(0, Kind::Acquire, &[]),
                     Script { tokens: [None, Some(3)], ..lease(0, Kind::Fenced, &[MAIN, SITE]) },
@@ -296,7 +296,7 @@ pub fn scenarios() -> Vec<Scenario> {
             raised: 4,
             ..scenario(
                 "one kind of tokens",
-                "tokens from elsewhere and a lease come to one fence, and what lands first decides",
+                "own tokens and a lease on one fence: what lands first decides",
                 vec![
                     plain(0, 5, &[MAIN, SITE]),
                     lease(1, Kind::Acquire, &[]),
@@ -309,24 +309,24 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn put_back() -> Scenario {
+fn reset() -> Scenario {
     Scenario {
-        undone: 2,
+        resets: 2,
         ..scenario(
-            "put back",
-            "a local writer puts refs back between pushes, and while a push is at its next ref",
+            "reset",
+            "a local writer resets refs between pushes, and while a push moves its next ref",
             vec![plain(0, 7, &[MAIN, DEV]), plain(1, 6, &[SITE, DEV]), plain(2, 7, &[MAIN])],
-            &["waits", "stale", "reported", "landed so far", "put back"],
+            &["waits", "stale", "reported", "landed so far", "reset"],
         )
     }
 }
 
-/// The same with the companion taken out: what a push has moved is found out by the next one.
+/// The same without the companion: only the next push finds out what a push has moved.
 pub fn without_companion() -> Scenario {
-    Scenario { companion: false, crashes: 0, sometimes: Vec::new(), ..put_back() }
+    Scenario { companion: false, crashes: 0, sometimes: Vec::new(), ..reset() }
 }
 
-/// The scenario in which the gate that everyone writes first shows what it lacks.
+/// The scenario that shows the faults of the gate that everyone writes first.
 pub fn naive() -> Scenario {
     Scenario {
         naive: true,

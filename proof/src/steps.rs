@@ -1,4 +1,4 @@
-//! Every step that somebody can take, and what comes of it.
+//! Every possible step, and its effect.
 
 use crate::{
     gate::Ruling,
@@ -9,64 +9,64 @@ use crate::{
 use git_fence_core::Reject;
 use std::sync::Arc;
 
-/// One step of somebody. A push that is stalled is one that takes none.
+/// One step of a process, a client or the machine. A stalled push takes no step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelStep {
-    /// The client connects, reads what the refs are at, and sends its push.
+    /// The client connects, reads the refs, and sends its push.
     Connect(usize),
     /// The hook takes the lock, decides, and writes.
     Judge(usize),
-    /// The hook has waited for as long as it may.
+    /// The hook has waited as long as it may.
     GiveUp(usize),
     /// The hook syncs what it has written, and exits.
     Sync(usize),
     /// Git updates the next ref, or all in one transaction.
     Update(usize),
-    /// Git declines to: an update hook, a deny rule.
+    /// Git declines to update a ref: an update hook, a deny rule.
     Decline(usize),
-    /// Receive-pack tells its client, and ends unless it has something for `post-receive`.
+    /// Receive-pack reports to its client, and exits unless it has to run `post-receive`.
     Exit(usize),
-    /// The companion writes down what git has updated.
+    /// The companion records what git has updated.
     Companion(usize),
-    /// A local writer, who asks no gate, puts a ref back to where it was before its last move.
-    PutBack(Ref),
-    /// The client's connection is gone. The server goes on.
+    /// A local writer, which bypasses the gate, resets a ref to its value before its last move.
+    Reset(Ref),
+    /// The connection to the client is lost. The server continues.
     Lose(usize),
     /// The hook is killed.
     KillHook(usize),
     /// Receive-pack is killed.
     KillReceivePack(usize),
-    /// Receive-pack is killed in the midst of a transaction, when so many refs have been renamed.
+    /// Receive-pack is killed within a transaction, after renaming this many refs.
     Tear(usize, usize),
-    /// The machine loses power. So many of the lines that were not synced are there afterwards, and
-    /// these refs (as bits) are not.
+    /// The machine loses power. This many of the unsynced lines survive, and the updates of these refs (as bits) are
+    /// lost.
     Restart(usize, u8),
-    /// Time passes: every lease that is not renewed from here on expires.
+    /// Time passes: every lease that is not renewed from now on expires.
     Tick,
 }
 
 impl Protocol {
-    /// What comes of a step; nothing where it cannot be taken.
-    pub(crate) fn take(&self, world: &mut World, step: &ModelStep) -> Option<()> {
+    /// Applies a step; `None` if it is not possible.
+    pub(crate) fn apply(&self, world: &mut World, step: &ModelStep) -> Option<()> {
         match *step {
             ModelStep::Connect(p) => match self.connect(world, p) {
                 Some(push) => world.pushes[p] = push,
                 None => world.pushes[p] = ModelPush { phase: Phase::Gone, answer: Answer::No, ..ModelPush::idle() },
             },
-            ModelStep::Judge(p) => self.take_judge(world, p)?,
-            ModelStep::GiveUp(p) => self.take_give_up(world, p)?,
+            ModelStep::Judge(p) => self.apply_judge(world, p)?,
+            ModelStep::GiveUp(p) => self.apply_give_up(world, p)?,
             ModelStep::Sync(p) => {
                 let last = world.log.len() - 1;
                 world.log.drain(..last);
                 let is_orphan = world.pushes[p].phase == Phase::OrphanWritten;
                 world.pushes[p].phase = if is_orphan { Phase::Gone } else { Phase::Update(0) };
             }
-            ModelStep::Update(p) => self.take_update(world, p)?,
+            ModelStep::Update(p) => self.apply_update(world, p)?,
             ModelStep::Decline(p) => {
                 let Phase::Update(next) = world.pushes[p].phase else { return None };
                 world.declines += 1;
                 world.pushes[p].declined = true;
-                let is_last = self.scenario.pushes[p].atomic || next + 1 == world.pushes[p].said.len();
+                let is_last = self.scenario.pushes[p].atomic || next + 1 == world.pushes[p].claimed.len();
                 world.pushes[p].phase = if is_last { Phase::Report } else { Phase::Update(next + 1) };
             }
             ModelStep::Exit(p) => self.report(world, p),
@@ -75,15 +75,15 @@ impl Protocol {
                 world.log.extend(appended);
                 world.pushes[p].phase = Phase::Gone;
             }
-            ModelStep::PutBack(on) => {
-                let last = self.to_put_back(world, on)?;
-                world.undone += 1;
-                world.put_back |= 1 << last.by;
+            ModelStep::Reset(on) => {
+                let last = self.resettable_move(world, on)?;
+                world.resets += 1;
+                world.reset_pushes |= 1 << last.by;
                 world.refs[on] = last.before;
             }
             ModelStep::Lose(p) => {
                 world.lost += 1;
-                self.hear_answer(world, p, Answer::Lost);
+                self.receive_answer(world, p, Answer::Lost);
             }
             ModelStep::KillHook(p) => self.kill_hook(world, p),
             ModelStep::KillReceivePack(p) => self.kill_receive_pack(world, p),
@@ -92,8 +92,8 @@ impl Protocol {
                 self.update(world, p, 0, renamed);
                 world.pushes[p].torn = true;
                 world.pushes[p].phase = Phase::Gone;
-                self.no_word(world, p);
-                self.hear_answer(world, p, Answer::Lost);
+                self.mark_unreported(world, p);
+                self.receive_answer(world, p, Answer::Lost);
             }
             ModelStep::Restart(kept, lost) => {
                 world.crashes += 1;
@@ -104,7 +104,7 @@ impl Protocol {
         Some(())
     }
 
-    fn take_judge(&self, world: &mut World, p: usize) -> Option<()> {
+    fn apply_judge(&self, world: &mut World, p: usize) -> Option<()> {
         let (appended, ruling) = self.judge(world, p);
         let is_beat = self.scenario.pushes[p].is_beat();
         match ruling {
@@ -117,7 +117,7 @@ impl Protocol {
                     world.pushes[p].judged = world.ticks;
                 }
                 world.pushes[p].phase = match world.pushes[p].phase {
-                    // A heartbeat is not synced, and nobody asks whether its receive-pack lives.
+                    // A heartbeat is not synced, and the gate does not check whether its receive-pack is alive.
                     Phase::Orphan if is_beat => Phase::Gone,
                     _ if is_beat => Phase::Update(0),
                     _ => Phase::Written,
@@ -131,7 +131,7 @@ impl Protocol {
         Some(())
     }
 
-    fn take_give_up(&self, world: &mut World, p: usize) -> Option<()> {
+    fn apply_give_up(&self, world: &mut World, p: usize) -> Option<()> {
         let (_, Ruling::Wait) = self.judge(world, p) else { return None };
         let busy = Reject::Busy { fence: None, holder: String::new(), waited: std::time::Duration::ZERO };
         let log = world.now().refusing(p, &busy);
@@ -140,9 +140,9 @@ impl Protocol {
         Some(())
     }
 
-    fn take_update(&self, world: &mut World, p: usize) -> Option<()> {
+    fn apply_update(&self, world: &mut World, p: usize) -> Option<()> {
         let Phase::Update(next) = world.pushes[p].phase else { return None };
-        let count = world.pushes[p].said.len();
+        let count = world.pushes[p].claimed.len();
         if !self.scenario.pushes[p].atomic {
             self.update(world, p, next, 1);
             world.pushes[p].phase = if next + 1 == count { Phase::Report } else { Phase::Update(next + 1) };
@@ -161,7 +161,7 @@ impl Protocol {
         world.crashes += 1;
         if matches!(world.pushes[p].phase, Phase::Post | Phase::OrphanPost) {
             world.pushes[p].phase = Phase::Gone;
-            self.no_word(world, p);
+            self.mark_unreported(world, p);
             return;
         }
         world.pushes[p].declined = true;
@@ -180,7 +180,7 @@ impl Protocol {
             Phase::Post => Phase::OrphanPost,
             _ => Phase::Gone,
         };
-        self.no_word(world, p);
-        self.hear_answer(world, p, Answer::Lost);
+        self.mark_unreported(world, p);
+        self.receive_answer(world, p, Answer::Lost);
     }
 }

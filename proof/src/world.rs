@@ -1,4 +1,4 @@
-//! What there is: refs, a log, pushes under way, and what clients know.
+//! The state of the model: refs, the log, pushes, and what clients know.
 
 use crate::{
     log::Log,
@@ -7,28 +7,28 @@ use crate::{
 use git_fence_core::Reason;
 use std::sync::Arc;
 
-/// How far a push is.
+/// The progress of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It has not come yet.
+    /// It has not connected yet.
     Idle,
     /// Its receive-pack runs the hook, which has not written anything.
     Hook,
-    /// Its receive-pack is dead, and the hook goes on.
+    /// Its receive-pack is dead, but the hook continues.
     Orphan,
-    /// The hook has written the acceptance and has not synced it. It still has the lock.
+    /// The hook has written the acceptance, but not synced it. It still holds the lock.
     Written,
     /// The same, with its receive-pack dead.
     OrphanWritten,
-    /// The hook has let it through. The next of its refs to be updated; for an atomic push, all.
+    /// The hook has admitted it. The next of its refs to be updated; for an atomic push, all.
     Update(usize),
-    /// Nothing moves any more, and its receive-pack has not told its client.
+    /// No more refs will move, but its receive-pack has not reported to its client.
     Report,
-    /// It has, and runs `post-receive` with the list of what it has updated.
+    /// It has reported, and runs `post-receive` with the list of updated refs.
     Post,
     /// The same, with its receive-pack dead.
     OrphanPost,
-    /// It was refused by the hook, and the client has not heard of it.
+    /// It was refused by the hook, but the client has not been told.
     Refused,
     /// Its receive-pack has ended.
     Gone,
@@ -49,29 +49,29 @@ impl Phase {
     }
 }
 
-/// What the client has heard.
+/// The answer that the client has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Nothing yet.
+    /// None yet.
     None,
-    /// All has landed.
+    /// All refs have landed.
     Landed,
-    /// Something has not.
+    /// Some ref has not.
     No,
-    /// It will never hear.
+    /// The client will never receive it.
     Lost,
 }
 
-/// What stands in a lease's commit, as far as it differs here.
+/// The content of a lease commit, as far as it varies here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rec {
-    /// The push that took it: the ownership, and its secret.
+    /// The push that acquired it: the ownership, and its secret.
     pub grant: usize,
     /// Its token.
     pub token: u8,
-    /// Whether it is given back.
+    /// Whether it is released.
     pub released: bool,
-    /// Why it came to this owner.
+    /// Why the owner could acquire it.
     pub reason: Why,
     /// The commit's parent.
     pub parent: Object,
@@ -80,9 +80,9 @@ pub struct Rec {
 /// [`Reason`], hashable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Why {
-    /// There was none before.
+    /// There was no lease before.
     First,
-    /// It was given back.
+    /// It was released.
     Released,
     /// It expired.
     Expired,
@@ -98,41 +98,41 @@ impl From<Why> for Reason {
     }
 }
 
-/// A push, from the moment when it has connected.
+/// A push that has connected.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelPush {
-    /// How far it is.
+    /// Its progress.
     pub phase: Phase,
-    /// What it says its refs are at.
-    pub said: Vec<Object>,
+    /// The old values that it claims for its refs.
+    pub claimed: Vec<Object>,
     /// Its tokens.
     pub tokens: [Option<u8>; 2],
-    /// What it would make of the lease, or whose heartbeat it is.
+    /// The lease record that it requests, or whose heartbeat it is.
     pub rec: Option<Rec>,
-    /// When it was let through, by the server's clock, if it comes to a lease.
+    /// When it was admitted, by the server's clock, if it concerns a lease.
     pub judged: u8,
-    /// Whether it is the second try with another token.
+    /// Whether it is the second attempt, with another token.
     pub again: bool,
     /// Whether git refused to update one of its refs.
     pub declined: bool,
-    /// What its client has heard.
+    /// The answer that its client has received.
     pub answer: Answer,
-    /// What its client has found out after a lost answer: whether it has landed.
+    /// What its client has concluded after a lost answer: whether it has landed.
     pub belief: Option<bool>,
-    /// Whether git was killed in the midst of its transaction.
+    /// Whether git was killed within its transaction.
     pub torn: bool,
     /// Which of its refs git has updated, as bits.
     pub listed: u8,
-    /// Whether git will never say so: something was killed, or the client was gone.
-    pub wordless: bool,
+    /// Whether git will never report them: something was killed, or the client was gone.
+    pub unreported: bool,
 }
 
 impl ModelPush {
-    /// One that has not come yet.
+    /// A push that has not connected yet.
     pub fn idle() -> ModelPush {
         ModelPush {
             phase: Phase::Idle,
-            said: Vec::new(),
+            claimed: Vec::new(),
             tokens: [None; 2],
             rec: None,
             judged: 0,
@@ -142,7 +142,7 @@ impl ModelPush {
             belief: None,
             torn: false,
             listed: 0,
-            wordless: false,
+            unreported: false,
         }
     }
 }
@@ -152,7 +152,7 @@ impl ModelPush {
 pub struct Held {
     /// Its record.
     pub rec: Rec,
-    /// The commit that the lease's ref was left at.
+    /// The commit that the lease's ref had last.
     pub commit: Object,
     /// The same for the beat.
     pub pulse: Object,
@@ -160,42 +160,42 @@ pub struct Held {
     pub pending: Option<usize>,
 }
 
-/// A ref has moved.
+/// A move of a ref.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Move {
-    /// Which.
+    /// The ref.
     pub on: Ref,
-    /// By which push.
+    /// The push.
     pub by: usize,
-    /// Where it was before.
+    /// The value before.
     pub before: Object,
 }
 
-/// Everything at one moment.
+/// The whole state at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
-    /// What the refs are at.
+    /// The values of the refs.
     pub refs: [Object; 5],
-    /// The log: first as it is synced, then with each line that is only written.
+    /// The log: first its synced part, then with each line that is only written.
     pub log: Vec<Arc<Log>>,
     /// The pushes.
     pub pushes: Vec<ModelPush>,
     /// What each client holds.
     pub held: Vec<Option<Held>>,
-    /// For each fence, which of its refs have moved so far, in order.
+    /// For each fence, the moves of its refs so far, in order.
     pub moves: [Vec<Move>; 2],
-    /// Whether a power loss has taken something of what moved.
+    /// Whether a power loss has lost moves.
     pub has_lost_moves: bool,
-    /// How often a local writer has put a ref back.
-    pub undone: u8,
-    /// The pushes of which a ref was put back, as bits.
-    pub put_back: u8,
-    /// Whether what is not promised has come together: a push of which git never gives word, and a local writer who puts
-    /// its refs back before anybody has looked.
+    /// How often a local writer has reset a ref.
+    pub resets: u8,
+    /// The pushes of which a ref was reset, as bits.
+    pub reset_pushes: u8,
+    /// Whether a case occurred that is not promised: git never reports on a push, and a local writer resets its refs before
+    /// another push reads them.
     pub excused: bool,
     /// How often something was killed.
     pub crashes: u8,
-    /// How many refs were declined.
+    /// How many updates were declined.
     pub declines: u8,
     /// How many answers were lost.
     pub lost: u8,
@@ -203,22 +203,22 @@ pub struct World {
     pub boots: u8,
     /// How much time has passed.
     pub ticks: u8,
-    /// And had at the last boot.
+    /// How much time had passed at the last boot.
     pub booted_at: u8,
 }
 
 impl World {
-    /// The log as everybody reads it.
+    /// The log as all processes read it.
     pub fn now(&self) -> &Log {
         self.log.last().expect("a log is never without its synced part")
     }
 
-    /// The log as far as it survives the machine.
+    /// The log as far as it survives a machine crash.
     pub fn synced(&self) -> &Log {
         self.log.first().expect("a log is never without its synced part")
     }
 
-    /// Whether push `p` has moved a branch.
+    /// Whether push `p` has moved a ref for which `matters` is true.
     pub fn has_moved(&self, p: usize, matters: impl Fn(Ref) -> bool) -> bool {
         self.moves.iter().flatten().any(|moved| moved.by == p && matters(moved.on))
     }

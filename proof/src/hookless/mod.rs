@@ -1,10 +1,10 @@
-//! Remotes that run no hook: git's compare-and-swap is all there is.
+//! Remotes without a hook: git's compare-and-swap is the only protection.
 //!
-//! Two runs want the same lease, and each writes its own branch with it. Whoever finds the lease may take
-//! it at any time, whether it has expired or not: that costs work, and must never cost more.
+//! Two runs want the same lease, and each writes its own branch under it. A run that finds the lease may take it at any
+//! time, expired or not: that wastes work, but must never do more harm.
 
 use crate::{
-    client::{Eyes, belief, concluded},
+    client::{Observation, belief, concluded},
     report::Latches,
     world::Answer,
 };
@@ -23,7 +23,7 @@ pub use promises::{BELIEF, COUNTER, NOT_BOTH, ONE_HOLDER};
 pub struct PushStyle {
     /// With `--atomic`.
     pub atomic: bool,
-    /// With a nonce in every commit of a lease.
+    /// With a nonce in every lease commit.
     pub nonce: bool,
     /// With a lease that moves in every push.
     pub moves_lease: bool,
@@ -35,7 +35,7 @@ impl PushStyle {
     /// As git-fence pushes.
     pub const WHOLE: PushStyle = PushStyle { atomic: true, nonce: true, moves_lease: true, plus: false };
 
-    /// The ways to push that leave something out, and what they are called.
+    /// Ways to push with an omission, and their names.
     pub const HOLES: [(&'static str, PushStyle); 4] = [
         ("without --atomic", PushStyle { atomic: false, ..PushStyle::WHOLE }),
         ("without the nonce", PushStyle { nonce: false, ..PushStyle::WHOLE }),
@@ -44,7 +44,7 @@ impl PushStyle {
     ];
 }
 
-/// A remote that runs no hook.
+/// A remote without a hook.
 #[derive(Debug)]
 pub struct Hookless {
     /// How its clients push.
@@ -52,8 +52,8 @@ pub struct Hookless {
     pub(crate) latches: Latches,
 }
 
-/// What each run does, one after the other. That one of them takes the lease again after a lost answer is enough: with
-/// both there are more states than anybody waits for.
+/// The operations of each run, in order. It suffices that one of them acquires the lease again after a lost answer: with
+/// both, there are too many states.
 const PROGRAM: [[Op; 5]; RUNS] = [
     [Op::Acquire, Op::AcquireAgain, Op::Push, Op::Settle, Op::Push],
     [Op::Acquire, Op::None, Op::Push, Op::Settle, Op::Push],
@@ -63,32 +63,32 @@ const RUNS: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
-    /// Nothing at all.
+    /// No operation.
     None,
     Acquire,
-    /// After a lost answer: sends the very same once more.
+    /// After a lost answer: sends the same push again.
     AcquireAgain,
     Push,
-    /// After a lost answer: moves the lease on from where it was held.
+    /// After a lost answer: advances the lease from the record that was held.
     Settle,
 }
 
-/// The commit of a lease. Two that are equal are the same object.
+/// A lease commit. Two equal ones are the same object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SwapRecord {
     token: u8,
-    /// What makes it unlike all others: the push that made it.
+    /// What distinguishes it from all others: the push that created it.
     nonce: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SwapPhase {
     Idle,
-    /// It has read the lease, and expects it so.
+    /// It has read the lease, and expects this value.
     Read(Option<SwapRecord>),
-    /// Its receive-pack has got it.
+    /// Its receive-pack has received it.
     Sent,
-    /// Its refs have moved or will not, and its client has not heard of it.
+    /// Its refs have moved, or will not, but its client has not been told.
     Report,
     Gone,
 }
@@ -97,17 +97,17 @@ enum SwapPhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SwapPush {
     phase: SwapPhase,
-    /// What it expects the lease to be.
+    /// The value that it expects of the lease.
     expected: Option<SwapRecord>,
-    /// What it would make of the lease.
+    /// The new value of the lease.
     new: Option<SwapRecord>,
-    /// Where it says that the lease is, if it moves it.
+    /// The old value that it claims for the lease, if it moves it.
     lease: Option<Option<SwapRecord>>,
-    /// Where it says that the branch is, if it moves it.
+    /// The old value that it claims for the branch, if it moves it.
     branch: Option<u8>,
     refused: bool,
     answer: Answer,
-    /// What its client has found out after a lost answer.
+    /// What its client has concluded after a lost answer.
     belief: Option<bool>,
 }
 
@@ -117,7 +117,7 @@ struct SwapHeld {
     pending: Option<usize>,
 }
 
-/// Everything at one moment.
+/// The whole state at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SwapRemote {
     lease: Option<SwapRecord>,
@@ -125,24 +125,24 @@ pub struct SwapRemote {
     branches: [u8; RUNS],
     pushes: [SwapPush; RUNS * LENGTH],
     held: [Option<SwapHeld>; RUNS],
-    /// How far the taking of the lease has come, and what is to be done next.
+    /// The progress of acquiring the lease, and the next action.
     taking: [Option<(Taking, TakingNext)>; RUNS],
     /// The pushes that moved the lease (`false`) or a branch (`true`), in order.
     moves: Vec<(bool, usize)>,
 }
 
-/// One step of somebody.
+/// One step of a client or of git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwapStep {
     /// A client reads the lease.
     Read(usize),
-    /// It connects, looks at what the remote shows, and sends its push.
+    /// It connects, reads the remote's refs, and sends its push.
     Send(usize),
     /// Git moves the refs, or does not.
     Land(usize),
-    /// The client hears of it.
-    Hear(usize),
-    /// It never does.
+    /// The client receives the answer.
+    Receive(usize),
+    /// The answer is lost.
     Lose(usize),
     /// Receive-pack is killed.
     Kill(usize),
@@ -156,7 +156,7 @@ fn op_of(p: usize) -> Op {
     PROGRAM[run_of(p)][p % LENGTH]
 }
 
-/// Whether it takes the lease.
+/// Whether it acquires the lease.
 fn is_grant(p: usize) -> bool {
     matches!(op_of(p), Op::Acquire | Op::AcquireAgain)
 }
@@ -168,8 +168,13 @@ impl PushStyle {
             && (first..p).all(|before| remote.pushes[before].answer != Answer::None)
     }
 
-    /// What the client expects the lease to be, and what it would make of it; nothing where it has none.
-    fn wish(self, remote: &SwapRemote, p: usize, seen: Option<SwapRecord>) -> Option<(Option<SwapRecord>, SwapRecord)> {
+    /// The expected and the new value of the lease; `None` if the client sends nothing.
+    fn proposal(
+        self,
+        remote: &SwapRemote,
+        p: usize,
+        seen: Option<SwapRecord>,
+    ) -> Option<(Option<SwapRecord>, SwapRecord)> {
         let after = |last: Option<SwapRecord>| {
             let last = last.and_then(|last| Token::try_from(u64::from(last.token)).ok());
             let token = u8::try_from(next_token(last, Mark::default())?.get()).ok()?;
@@ -197,11 +202,11 @@ impl PushStyle {
 
     fn send(self, remote: &mut SwapRemote, p: usize, seen: Option<SwapRecord>) {
         let shown = remote.lease;
-        let Some((expected, new)) = self.wish(remote, p, seen) else {
+        let Some((expected, new)) = self.proposal(remote, p, seen) else {
             remote.pushes[p] = SwapPush { phase: SwapPhase::Gone, answer: Answer::No, ..remote.pushes[p] };
             return;
         };
-        // What is up to date is not sent; what is not as expected is not either, unless `+` says so.
+        // A ref that is up to date is not sent. Neither is one with an unexpected value, unless `+` is given.
         let is_up_to_date = shown == Some(new);
         let is_refused = !is_up_to_date && shown != expected && !self.plus;
         let lease = (!is_up_to_date && !is_refused).then_some(shown);
@@ -213,8 +218,8 @@ impl PushStyle {
 
     fn land(self, remote: &mut SwapRemote, p: usize) {
         let push = remote.pushes[p];
-        let lease = push.lease.is_none_or(|said| remote.lease == said);
-        let branch = push.branch.is_none_or(|said| remote.branches[run_of(p)] == said);
+        let lease = push.lease.is_none_or(|claimed| remote.lease == claimed);
+        let branch = push.branch.is_none_or(|claimed| remote.branches[run_of(p)] == claimed);
         let all = lease && branch;
         if push.lease.is_some() && (all || (lease && !self.atomic)) {
             remote.lease = push.new;
@@ -228,7 +233,7 @@ impl PushStyle {
         remote.pushes[p].phase = SwapPhase::Report;
     }
 
-    fn hear(remote: &mut SwapRemote, p: usize, answer: Answer) {
+    fn receive(remote: &mut SwapRemote, p: usize, answer: Answer) {
         if remote.pushes[p].answer != Answer::None {
             return;
         }
@@ -241,7 +246,7 @@ impl PushStyle {
         };
     }
 
-    /// The run has read the lease: the client's machine says that it may be taken, whoever has it.
+    /// The run has read the lease: according to the client's state machine it may acquire it, whoever holds it.
     fn begin(remote: &mut SwapRemote, p: usize) {
         let sight = Sight {
             life: if remote.lease.is_some() { Life::Expired } else { Life::Free },
@@ -254,7 +259,7 @@ impl PushStyle {
         remote.taking[run_of(p)] = Some(taking.step(TakingAnswer::Seen(sight)));
     }
 
-    /// What the client's machine makes of the answer to its taking the lease.
+    /// The client's state machine processes the answer to an attempt to acquire the lease.
     fn taken(remote: &mut SwapRemote, p: usize, answer: Answer) -> Option<SwapHeld> {
         let (taking, next) = remote.taking[run_of(p)]?;
         let is_due = match op_of(p) {
@@ -274,14 +279,14 @@ impl PushStyle {
         (next == TakingNext::End(TakingEnd::Ours)).then_some(SwapHeld { record, pending: None })
     }
 
-    /// What the client's machine makes of the answer to its push, or to the swap that settles a lost one.
+    /// The client's state machine processes the answer to a push, or to the swap that settles a lost one.
     fn pushed(remote: &mut SwapRemote, p: usize, held: Option<SwapHeld>, answer: Answer) -> Option<SwapHeld> {
         let held = held?;
         let settles = op_of(p) == Op::Settle;
         let push = if settles { held.pending? } else { p };
         let is_last_mover = |(is_branch, q): &&(bool, usize)| !is_branch && run_of(*q) == run_of(p);
         let last_move = remote.moves.iter().rev().find(|(is_branch, _)| !is_branch);
-        let eyes = Eyes {
+        let observed = Observation {
             at: match remote.lease {
                 now if now == Some(held.record) => Whereabouts::BeforePush,
                 now if now == remote.pushes[push].new => Whereabouts::AfterPush,
@@ -291,7 +296,7 @@ impl PushStyle {
             in_history: remote.moves.contains(&(false, push)),
             all_there: remote.moves.contains(&(true, push)),
         };
-        let (note, end) = concluded(settles, answer, eyes);
+        let (note, end) = concluded(settles, answer, observed);
         if settles {
             remote.pushes[push].belief = end.and_then(belief);
         }
@@ -342,7 +347,7 @@ impl Model for Hookless {
                 SwapPhase::Idle if PushStyle::is_next(remote, p) => steps.push(SwapStep::Read(p)),
                 SwapPhase::Read(_) => steps.push(SwapStep::Send(p)),
                 SwapPhase::Sent => steps.extend([SwapStep::Land(p), SwapStep::Kill(p)]),
-                SwapPhase::Report => steps.push(SwapStep::Hear(p)),
+                SwapPhase::Report => steps.push(SwapStep::Receive(p)),
                 _ => {}
             }
             if push.answer == Answer::None && matches!(push.phase, SwapPhase::Sent | SwapPhase::Report) {
@@ -365,15 +370,15 @@ impl Model for Hookless {
                 self.how.send(&mut remote, p, seen);
             }
             SwapStep::Land(p) => self.how.land(&mut remote, p),
-            SwapStep::Hear(p) => {
+            SwapStep::Receive(p) => {
                 remote.pushes[p].phase = SwapPhase::Gone;
                 let answer = if remote.pushes[p].refused { Answer::No } else { Answer::Landed };
-                PushStyle::hear(&mut remote, p, answer);
+                PushStyle::receive(&mut remote, p, answer);
             }
-            SwapStep::Lose(p) => PushStyle::hear(&mut remote, p, Answer::Lost),
+            SwapStep::Lose(p) => PushStyle::receive(&mut remote, p, Answer::Lost),
             SwapStep::Kill(p) => {
                 remote.pushes[p].phase = SwapPhase::Gone;
-                PushStyle::hear(&mut remote, p, Answer::Lost);
+                PushStyle::receive(&mut remote, p, Answer::Lost);
             }
         }
         Some(remote)
@@ -390,8 +395,8 @@ pub fn line(step: SwapStep) -> String {
     match step {
         SwapStep::Read(p) => format!("{} reads the lease", who(p)),
         SwapStep::Send(p) => format!("{} connects and sends its push", who(p)),
-        SwapStep::Land(p) => format!("{} git moves what it may", who(p)),
-        SwapStep::Hear(p) => format!("{} the client hears the answer", who(p)),
+        SwapStep::Land(p) => format!("{} git moves the refs that it may", who(p)),
+        SwapStep::Receive(p) => format!("{} the client receives the answer", who(p)),
         SwapStep::Lose(p) => format!("{} the answer is lost", who(p)),
         SwapStep::Kill(p) => format!("{} its receive-pack is killed", who(p)),
     }

@@ -1,16 +1,16 @@
-//! What must hold on a remote that runs no hook.
+//! The promises on a remote without a hook.
 
 use super::{Hookless, Op, SwapRemote, is_grant, op_of, run_of};
 use stateright::Property;
 
 /// Only the holder writes.
 pub const ONE_HOLDER: &str = "only the holder of the lease writes";
-/// Nobody shares.
-pub const NOT_BOTH: &str = "two never hold the same lease";
-/// Counting.
+/// A lease has one holder.
+pub const NOT_BOTH: &str = "two runs never hold the same lease";
+/// The counter increases.
 pub const COUNTER: &str = "every grant has a higher token than all before it";
-/// Lost answers.
-pub const BELIEF: &str = "what a client finds out after a lost answer is so";
+/// Conclusions after lost answers are true.
+pub const BELIEF: &str = "what a client concludes after a lost answer is true";
 
 pub(super) fn all() -> Vec<Property<Hookless>> {
     vec![

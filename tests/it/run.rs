@@ -195,7 +195,7 @@ fn status_file_of_a_lost_run_names_the_new_holder() {
     for remote in Remote::BOTH {
         let world = remote.world(&any_git());
         let (zombie, next) = (world.agent("zombie"), world.agent("next"));
-        let run = holding(&zombie, &["--ttl", "2s"], "true");
+        let run = holding(&zombie, &["--ttl", "5s"], "true");
         let (run_pid, keeper) = (run.pid(), keeper_below(run.pid()));
         signal(run_pid, "STOP");
         signal(keeper, "STOP");

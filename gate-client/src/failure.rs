@@ -216,7 +216,7 @@ impl Failure {
 
     /// For people, on standard error.
     pub(crate) fn prose(&self) -> String {
-        let because: String = causes(self).map(|cause| format!("  because: {cause}\n")).collect();
+        let because: String = causes(self).map(|cause| format!("  caused by: {cause}\n")).collect();
         format!("error: {self}\n{because}hint: {}\n", self.hint())
     }
 

@@ -242,15 +242,15 @@ fn lease_history(model: &Protocol, world: &World) -> LeaseHistory {
     let is_torn = |grant: usize| world.pushes[grant].torn;
     let (mut holder, mut granted, mut highest) = (None, 0, 0);
     // The time of the holder's last renewal; `None` if nobody holds the lease.
-    let mut heard: Option<u8> = None;
+    let mut renewed: Option<u8> = None;
     for moved in &world.moves[REPO] {
         let push = &world.pushes[moved.by];
         let takes = model.scenario.pushes[moved.by].kind == Kind::Acquire;
         match (moved.on, push.rec) {
             (LEASE, Some(rec)) if takes => {
                 history.counter &= rec.token > highest;
-                history.not_taken &= heard.is_none_or(|heard| heard < push.judged) || world.has_lost_moves;
-                heard = Some(push.judged);
+                history.not_taken &= renewed.is_none_or(|renewed| renewed < push.judged) || world.has_lost_moves;
+                renewed = Some(push.judged);
                 (holder, granted, highest) = (Some(rec.grant), rec.token, rec.token);
             }
             (LEASE | BEAT, Some(rec)) => {
@@ -259,7 +259,7 @@ fn lease_history(model: &Protocol, world: &World) -> LeaseHistory {
                 history.successor &= holder == Some(rec.grant) || was_not_its || world.has_lost_moves;
                 // A heartbeat that was not synced may have been lost in a crash.
                 if moved.on == LEASE || (world.boots == 0 && !takes) {
-                    heard = (!rec.released).then_some(push.judged);
+                    renewed = (!rec.released).then_some(push.judged);
                 }
                 if moved.on == LEASE {
                     highest = highest.max(rec.token);

@@ -76,7 +76,7 @@ impl HookFile {
             return Ok(HookFile::NoHook);
         }
         match fs::metadata(path) {
-            // Git ignores a dangling link, but it belongs to somebody.
+            // Git ignores a dangling link, but it is not ours to remove.
             Err(e) if is_absent(&e) => return Ok(HookFile::Others),
             Err(e) => return Err(CommandError::io("read", path)(e)),
             Ok(behind) if !behind.is_file() => return Ok(HookFile::NoHook),

@@ -18,8 +18,8 @@ pub(crate) fn row(read: &ReadLine<'_>, width: Option<usize>, out: &mut impl Writ
     // These bytes have been parsed as a line before.
     let fields = serde_json::from_slice(read.bytes)?;
     let shown = COLUMNS.iter().filter_map(|column| Some((column, column.in_table?)));
-    let cell = |(column, looks): (&Column, InTable)| {
-        (looks, column.cell(read.line, &fields).unwrap_or_else(|| "-".to_owned()))
+    let cell = |(column, format): (&Column, InTable)| {
+        (format, column.cell(read.line, &fields).unwrap_or_else(|| "-".to_owned()))
     };
     let cells: Vec<(InTable, String)> = shown.map(cell).collect();
     writeln!(out, "{}", layout(&cells, width))
@@ -27,8 +27,8 @@ pub(crate) fn row(read: &ReadLine<'_>, width: Option<usize>, out: &mut impl Writ
 
 fn layout(cells: &[(InTable, String)], width: Option<usize>) -> String {
     let narrow = |line: NarrowLine| {
-        let on_it = cells.iter().filter(|(looks, _)| looks.line == line);
-        on_it.map(|(looks, cell)| (looks.narrow)(cell)).collect::<Vec<_>>().join("  ")
+        let on_it = cells.iter().filter(|(format, _)| format.line == line);
+        on_it.map(|(format, cell)| (format.narrow)(cell)).collect::<Vec<_>>().join("  ")
     };
     let shown = match width {
         Some(width) if width < WIDE => {
@@ -37,7 +37,7 @@ fn layout(cells: &[(InTable, String)], width: Option<usize>) -> String {
             format!("{first}\n{}", second.trim_end())
         }
         width => {
-            let row = cells.iter().map(|(looks, cell)| (looks.wide)(cell)).collect::<Vec<_>>().join("  ");
+            let row = cells.iter().map(|(format, cell)| (format.wide)(cell)).collect::<Vec<_>>().join("  ");
             width.map_or(row.clone(), |width| terminal::cut(&row, width))
         }
     };

@@ -21,7 +21,7 @@ use std::{
 };
 
 /// Sends a file descriptor, before anything else.
-pub fn hand_over(to: &UnixStream, fd: impl AsFd) -> io::Result<()> {
+pub fn send_descriptor(to: &UnixStream, fd: impl AsFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let fds = [fd.as_fd()];
@@ -31,7 +31,7 @@ pub fn hand_over(to: &UnixStream, fd: impl AsFd) -> io::Result<()> {
 }
 
 /// Receives the file descriptor; `None` if the other process has exited instead.
-pub fn take_over(from: &UnixStream) -> io::Result<Option<OwnedFd>> {
+pub fn receive_descriptor(from: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -74,12 +74,12 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"words").unwrap();
         file.rewind().unwrap();
-        hand_over(&here, &file).unwrap();
+        send_descriptor(&here, &file).unwrap();
         (&here).write_all(b"after").unwrap();
         assert!(!is_closed_within(&there, Duration::ZERO).unwrap());
         drop(here);
         let mut words = String::new();
-        File::from(take_over(&there).unwrap().unwrap()).read_to_string(&mut words).unwrap();
+        File::from(receive_descriptor(&there).unwrap().unwrap()).read_to_string(&mut words).unwrap();
         assert_eq!(words, "words");
         words.clear();
         there.read_to_string(&mut words).unwrap();
@@ -92,6 +92,6 @@ mod tests {
     fn exited_sender_yields_no_descriptor() {
         let (here, there) = UnixStream::pair().unwrap();
         drop(here);
-        assert!(take_over(&there).unwrap().is_none());
+        assert!(receive_descriptor(&there).unwrap().is_none());
     }
 }

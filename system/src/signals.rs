@@ -16,19 +16,19 @@ const ASK_TO_END: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 /// Under `nohup`, or in the background of a shell without job control, some are ignored, and child processes inherit
 /// that. A handler would undo it: exec resets handlers to the default. So only these get handlers, in every process
 /// between the shell and the command.
-pub fn that_ask_to_end() -> Vec<i32> {
+pub fn termination_signals() -> Vec<i32> {
     let ignored = os::process::ignored_signals();
     ASK_TO_END.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect()
 }
 
 /// Calls `tell` for each of these signals from now on, on a separate thread.
-pub fn hear(signals: &[i32], tell: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
+pub fn listen(signals: &[i32], tell: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new(signals)?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || signals.forever().for_each(tell))?;
     Ok(())
 }
 
 /// Ends this process as the signal would have without a handler.
-pub fn die_of(signal: i32) {
+pub fn exit_by(signal: i32) {
     let _ = emulate_default_handler(signal);
 }

@@ -10,7 +10,7 @@
 use crate::run::wire::{KeeperOrder, KeeperReport, receive, send};
 use git_fence_system::{
     clock::since_boot,
-    descriptor::hand_over,
+    descriptor::send_descriptor,
     process::{self, Pid, Process, Signal},
     program, terminal,
 };
@@ -71,7 +71,7 @@ impl Supervised {
         let foreground = terminal::is_in_foreground();
         let mut child = keeper_command(spec, foreground, theirs).spawn()?;
         let listening = keeper.try_clone()?;
-        hand_over(&keeper, io::stdin())?;
+        send_descriptor(&keeper, io::stdin())?;
         let grace = spec.grace;
         thread::Builder::new().name("keeper".to_owned()).spawn(move || {
             let (started, last) = listen(&listening, &tell);

@@ -13,7 +13,7 @@ use crate::run::{
 };
 use git_fence_system::{
     clock::since_boot,
-    descriptor::take_over,
+    descriptor::receive_descriptor,
     process::{self, Pid, Process, Signal},
     signals::{self, SIGCHLD, SIGINT, SIGQUIT},
 };
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &KeeperArgs) -> ExitCode {
 
 fn keep(args: &KeeperArgs) -> io::Result<()> {
     let run = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let Some(stdin) = take_over(&run)? else { return Ok(()) };
+    let Some(stdin) = receive_descriptor(&run)? else { return Ok(()) };
     // ps and top would show it as `exe`.
     process::show_as(c"git-fence-keep");
     let session = match Process::own() {
@@ -113,8 +113,8 @@ enum KeeperEvent {
 }
 
 fn listen_to_signals(events: Sender<KeeperEvent>) -> io::Result<()> {
-    let all: Vec<i32> = signals::that_ask_to_end().into_iter().chain([SIGCHLD]).collect();
-    signals::hear(&all, move |signal| {
+    let all: Vec<i32> = signals::termination_signals().into_iter().chain([SIGCHLD]).collect();
+    signals::listen(&all, move |signal| {
         // Fails only when the keeper is already exiting.
         let _ = events.send(KeeperEvent::Signal(signal));
     })

@@ -29,7 +29,7 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use git_fence_core::HeldBy;
-use git_fence_system::signals::{SIGTERM, hear, that_ask_to_end};
+use git_fence_system::signals::{SIGTERM, listen, termination_signals};
 use std::{
     ffi::OsString,
     io::{self, Write as _},
@@ -138,7 +138,7 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
     let (tell, events) = mpsc::channel();
     let (on_signal, stop) = (tell.clone(), Arc::new(AtomicBool::new(false)));
     let interrupted = stop.clone();
-    hear(&that_ask_to_end(), move |signal| {
+    listen(&termination_signals(), move |signal| {
         interrupted.store(true, Ordering::Relaxed);
         let _ = on_signal.send(RunEvent::Signal(signal));
     })

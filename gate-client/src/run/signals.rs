@@ -3,20 +3,20 @@
 use crate::run::starter::Starter;
 use git_fence_system::{
     process::{self, Signal},
-    signals::{SIGTERM, die_of, hear, that_ask_to_end},
+    signals::{SIGTERM, exit_by, listen, termination_signals},
 };
 
 /// For a single command: a signal that ends it also ends the git that it started. Otherwise that git would
 /// continue alone, and land a push that nobody waits for. The end of the git that started us counts as SIGTERM.
 pub(crate) fn end_with_children(starter: Starter) {
     // If this fails, a signal still ends the command.
-    let _ = hear(&that_ask_to_end(), end_now);
+    let _ = listen(&termination_signals(), end_now);
     starter.when_gone(|| end_now(SIGTERM));
 }
 
 fn end_now(signal: i32) {
     end_children();
-    die_of(signal);
+    exit_by(signal);
 }
 
 /// Asks the children of this process to end. They end their own children.

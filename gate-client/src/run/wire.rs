@@ -44,7 +44,7 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &UnixStream) -> impl Iterator<I
 #[cfg(test)]
 mod tests {
     use super::*;
-    use git_fence_system::descriptor::{hand_over, take_over};
+    use git_fence_system::descriptor::{receive_descriptor, send_descriptor};
     use std::{fs::File, io::Read};
 
     #[test]
@@ -54,12 +54,12 @@ mod tests {
         io::Seek::rewind(&mut file).unwrap();
         file.write_all(b"words").unwrap();
         io::Seek::rewind(&mut file).unwrap();
-        hand_over(&run, &file).unwrap();
+        send_descriptor(&run, &file).unwrap();
         send(&run, &KeeperOrder::Signal(15)).unwrap();
         send(&run, &KeeperOrder::EndBy(Duration::from_millis(1500))).unwrap();
         drop(run);
         let mut words = String::new();
-        File::from(take_over(&keeper).unwrap().unwrap()).read_to_string(&mut words).unwrap();
+        File::from(receive_descriptor(&keeper).unwrap().unwrap()).read_to_string(&mut words).unwrap();
         assert_eq!(words, "words");
         let orders: Vec<KeeperOrder> = receive(&keeper).collect();
         assert!(

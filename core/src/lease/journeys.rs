@@ -5,9 +5,8 @@
 use super::memory::{MemoryStore, SwapFate};
 use crate::{
     Beat, Format, HolderMove, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Mark, Note, Purpose,
-    Pushing, PushingAnswer, PushingEnd, PushingNext, Reason, Record, Secret, Sight, StoredLease, Swap, SwapRefused,
-    Swapped, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Token, Ttl, Version, Whereabouts, next_token,
-    nonce_of,
+    Pushing, PushingAnswer, PushingEnd, PushingNext, Record, Secret, Sight, Swap, SwapRefused, Swapped, Taking,
+    TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Token, Ttl, Version, Whereabouts, next_token, nonce_of,
 };
 use std::{cell::Cell, time::Duration};
 
@@ -91,13 +90,7 @@ impl<'a> TestRun<'a> {
 
     fn propose(&mut self, mark: Mark, purpose: Purpose) -> TakingAnswer {
         let before = self.seen.lease.clone();
-        let revokes = purpose == Purpose::Revoke;
-        let reason = match &before {
-            None => Reason::First,
-            Some(StoredLease { lease, .. }) if lease.state == LeaseState::Released => Reason::Released,
-            Some(_) if revokes => Reason::Revoked,
-            Some(_) => Reason::Expired,
-        };
+        let (reason, state) = purpose.begins(before.as_ref().map(|before| &before.lease));
         let last = before.as_ref().map(|before| before.lease.token).filter(|_| mark == Mark::default());
         let (nonce, beat_nonce) = (nonce(), nonce());
         let lease = Lease {
@@ -105,7 +98,7 @@ impl<'a> TestRun<'a> {
             id: LeaseId::of([self.name; 16]),
             token: next_token(last, mark).unwrap(),
             owner: format!("run {}", self.name),
-            state: if revokes { LeaseState::Released } else { LeaseState::Held },
+            state,
             ttl: Ttl::of_seconds(TTL).unwrap(),
             reason,
             words: None,
@@ -133,7 +126,7 @@ impl<'a> TestRun<'a> {
 
     fn swap(&mut self) -> TakingAnswer {
         match self.store.swap(&self.made.as_ref().unwrap().1).unwrap() {
-            Swapped::Won { .. } => TakingAnswer::Won,
+            Swapped::Won => TakingAnswer::Won,
             Swapped::Refused(refused) => {
                 self.refused = refused;
                 TakingAnswer::Refused(TakingRefusal::of(&self.refused))
@@ -144,11 +137,7 @@ impl<'a> TestRun<'a> {
     }
 
     fn push(&mut self, wanted: HolderMove) -> PushingEnd {
-        let does = |(lease, _): &(Lease, Version)| match lease.state {
-            LeaseState::Held => HolderMove::Advance,
-            LeaseState::Released => HolderMove::Release,
-        };
-        let lost = self.held.as_ref().unwrap().pending.as_ref().map(does);
+        let lost = self.held.as_ref().unwrap().pending.as_ref().map(|(lease, _)| HolderMove::of(lease));
         let (mut pushing, mut note, mut next) = Pushing::start(wanted, lost);
         loop {
             self.write_down(note);
@@ -180,11 +169,7 @@ impl<'a> TestRun<'a> {
         let nonce = nonce();
         let holder = key.of_record(LeasePart::Lease, &nonce).holder();
         let proof = key.of_record(LeasePart::Lease, &held.lease.nonce);
-        let mut lease = Lease { nonce, holder, ..held.lease.clone() };
-        match wanted {
-            HolderMove::Advance => lease.token = next_token(Some(lease.token), Mark::default()).unwrap(),
-            HolderMove::Release => lease.state = LeaseState::Released,
-        }
+        let lease = wanted.next(&held.lease, nonce, holder).unwrap();
         let record = Record::Lease { lease: &lease, parent: held.parent.as_ref(), proof: Some(&proof) };
         let at = self.store.prepare(&record).unwrap();
         let swap = Swap { part: LeasePart::Lease, from: Some(held.at.clone()), to: at.clone() };
@@ -193,7 +178,7 @@ impl<'a> TestRun<'a> {
         }
         *(if settles { &mut held.settled_at } else { &mut held.pending }) = Some((lease, at));
         match self.store.swap(&[swap]).unwrap() {
-            Swapped::Won { .. } => PushingAnswer::Landed,
+            Swapped::Won => PushingAnswer::Landed,
             Swapped::Refused(refused) => PushingAnswer::Refused { may_be_lost: refused.may_be_lost() },
             Swapped::Unknown { .. } => PushingAnswer::Unknown,
             Swapped::NotSent(_) => PushingAnswer::NotSent,

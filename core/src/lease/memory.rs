@@ -93,14 +93,14 @@ impl MemoryStore {
     }
 
     fn carry_out(&self, swaps: &[Swap]) -> Result<(), Box<SwapRefused>> {
+        let is_expected = |swap: &Swap| swap.from == *self.contents.borrow().part(swap.part);
+        if !swaps.iter().all(is_expected) {
+            return Err(moved());
+        }
         if let Some(rules) = &self.gate {
             self.admit(rules, swaps)?;
         }
         let mut contents = self.contents.borrow_mut();
-        let is_expected = |swap: &Swap| swap.from == *contents.part(swap.part);
-        if !swaps.iter().all(is_expected) {
-            return Err(moved());
-        }
         for Swap { part, to, .. } in swaps {
             match part {
                 LeasePart::Lease => {
@@ -117,17 +117,10 @@ impl MemoryStore {
     /// The gate, with the same rules as the hook.
     fn admit(&self, rules: &Rules, swaps: &[Swap]) -> Result<(), Box<SwapRefused>> {
         let asked = self.asked(swaps);
-        let judged = {
-            let contents = self.contents.borrow();
-            // Git moves a ref only from its expected value, whatever the gate says.
-            if !swaps.iter().all(|swap| swap.from == *contents.part(swap.part)) {
-                return Err(moved());
-            }
-            judge_lease(rules, contents.standing.as_ref(), contents.mark, &asked, &self.now())
-        };
+        let mut contents = self.contents.borrow_mut();
+        let judged = judge_lease(rules, contents.standing.as_ref(), contents.mark, &asked, &self.now());
         let refused = |reject| SwapRefused { gate: Some(answer(&reject)), ..SwapRefused::default() };
         let change = judged.map_err(|reject| Box::new(refused(reject)))?;
-        let mut contents = self.contents.borrow_mut();
         contents.mark = contents.mark.max(change.raises_to);
         contents.standing = Some(change.standing);
         Ok(())
@@ -208,7 +201,7 @@ impl LeaseStore for MemoryStore {
         let unknown = Swapped::Unknown { why: "no reply".to_owned() };
         Ok(match fate {
             SwapFate::Answered => match self.carry_out(swaps) {
-                Ok(()) => Swapped::Won { gate: self.gate.is_some() },
+                Ok(()) => Swapped::Won,
                 Err(refused) => Swapped::Refused(*refused),
             },
             SwapFate::AnswerLost => {

@@ -7,7 +7,7 @@
 //! [`Pushing::step`] takes an answer and returns what to write down and what to do next. What is written down must be
 //! on disk before the next action, so that a run that is killed in between can be resumed from there.
 
-use crate::{Code, LeaseId, StoredLease, SwapRefused, Version};
+use crate::{Code, Holder, Lease, LeaseId, LeaseState, Mark, StoredLease, SwapRefused, Version, next_token};
 
 /// What the holder's push does with its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,6 +16,26 @@ pub enum HolderMove {
     Advance,
     /// Release the lease.
     Release,
+}
+
+impl HolderMove {
+    /// What the push that proposes `next` does with the lease.
+    pub fn of(next: &Lease) -> HolderMove {
+        match next.state {
+            LeaseState::Held => HolderMove::Advance,
+            LeaseState::Released => HolderMove::Release,
+        }
+    }
+
+    /// The record after `lease`, with its own nonce and the holder that its next move requires. None if the fence has no
+    /// tokens left.
+    pub fn next(self, lease: &Lease, nonce: String, holder: Holder) -> Option<Lease> {
+        let next = Lease { nonce, holder, ..lease.clone() };
+        Some(match self {
+            HolderMove::Advance => Lease { token: next_token(Some(lease.token), Mark::default())?, ..next },
+            HolderMove::Release => Lease { state: LeaseState::Released, ..next },
+        })
+    }
 }
 
 /// The state of a push under a lease.

@@ -68,11 +68,8 @@ pub struct Swap {
 /// The result of a swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swapped<E> {
-    /// Everything moved.
-    Won {
-        /// Whether a gate answered.
-        gate: bool,
-    },
+    /// All records moved.
+    Won,
     /// Nothing moved, and nothing will move later.
     Refused(SwapRefused),
     /// There was no reply: it may have landed, or may still land.

@@ -4,7 +4,7 @@
 //! [`Taking::step`] takes an answer and returns the next action. It does no IO, so the client, its tests and the model
 //! all run the same rules.
 
-use crate::{Code, GateSays, LeaseSnapshot, Life, Stamp, SwapRefused};
+use crate::{Code, GateSays, Lease, LeaseSnapshot, LeaseState, Life, Reason, Stamp, SwapRefused};
 use std::time::Duration;
 
 /// How often to try before the lease counts as held by another, and how many lost replies to tolerate.
@@ -17,6 +17,20 @@ pub enum Purpose {
     Hold,
     /// To revoke it.
     Revoke,
+}
+
+impl Purpose {
+    /// The reason and the state of a new record in the place of `before`.
+    pub fn begins(self, before: Option<&Lease>) -> (Reason, LeaseState) {
+        let reason = match (before, self) {
+            (None, _) => Reason::First,
+            (Some(before), _) if before.state == LeaseState::Released => Reason::Released,
+            (Some(_), Purpose::Hold) => Reason::Expired,
+            (Some(_), Purpose::Revoke) => Reason::Revoked,
+        };
+        let state = if self == Purpose::Revoke { LeaseState::Released } else { LeaseState::Held };
+        (reason, state)
+    }
 }
 
 /// The state of taking a lease.

@@ -8,7 +8,7 @@ use crate::{
     files::{home, name_of_url, wait_for_lock, write_whole},
     git::{How, local::Local},
 };
-use git_fence_core::{FenceName, Holder, HolderMove, Lease, LeaseId, LeasePart, LeaseState, Secret, Stamp, Version};
+use git_fence_core::{FenceName, Holder, Lease, LeaseId, LeasePart, Secret, Stamp, Version};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     fs::{self, DirBuilder, File},
@@ -99,16 +99,6 @@ pub(crate) struct Pending {
     pub(crate) lease: Lease,
     #[serde(rename = "commit")]
     pub(crate) at: Version,
-}
-
-impl Pending {
-    /// What that push does with the lease.
-    pub(crate) fn does(&self) -> HolderMove {
-        match self.lease.state {
-            LeaseState::Held => HolderMove::Advance,
-            LeaseState::Released => HolderMove::Release,
-        }
-    }
 }
 
 /// The last beat.

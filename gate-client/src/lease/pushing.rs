@@ -12,8 +12,8 @@ use crate::{
     },
 };
 use git_fence_core::{
-    HolderMove, Lease, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Mark, Note, Pushing, PushingAnswer,
-    PushingEnd, PushingNext, Record, Swap, SwapRefused, Swapped, Token, Version, Whereabouts, next_token,
+    HolderMove, Lease, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Note, Pushing, PushingAnswer, PushingEnd,
+    PushingNext, Record, Swap, SwapRefused, Swapped, Token, Version, Whereabouts,
 };
 
 /// The result of a push under the lease.
@@ -65,7 +65,7 @@ impl Client {
         if push.held.pending.is_none() && push.held.lease.state == LeaseState::Released {
             return push.end(PushingEnd::ReleasedBefore);
         }
-        let lost = push.held.pending.as_ref().map(Pending::does);
+        let lost = push.held.pending.as_ref().map(|pending| HolderMove::of(&pending.lease));
         let (mut pushing, mut note, mut next) = Pushing::start(wanted, lost);
         loop {
             push.write_down(note)?;
@@ -167,7 +167,7 @@ impl<'a> HeldPush<'a> {
         let Pushed { answer, refs, sent } = self.store.push(&[swap], &self.options_for_gate(), along)?;
         (self.refs, self.sent) = (refs, Some(sent));
         Ok(match answer {
-            Swapped::Won { .. } => PushingAnswer::Landed,
+            Swapped::Won => PushingAnswer::Landed,
             Swapped::Refused(refused) => {
                 self.refused = refused;
                 PushingAnswer::Refused { may_be_lost: self.refused.may_be_lost() }
@@ -189,7 +189,7 @@ impl<'a> HeldPush<'a> {
         let swap = Swap { part: LeasePart::Lease, from: Some(self.held.at.clone()), to: at.clone() };
         self.settled_at = Some((lease, at));
         Ok(match self.store.swap(&[swap])? {
-            Swapped::Won { .. } => PushingAnswer::Landed,
+            Swapped::Won => PushingAnswer::Landed,
             Swapped::Refused(refused) => {
                 self.why = refused.why.join("; ");
                 PushingAnswer::Refused { may_be_lost: true }
@@ -293,13 +293,7 @@ impl<'a> HeldPush<'a> {
         let held = &self.held;
         let nonce = random::nonce();
         let holder = held.key.holder(LeasePart::Lease, &nonce).unwrap_or_else(|| held.lease.holder.clone());
-        let mut lease = Lease { nonce, holder, ..held.lease.clone() };
-        match does {
-            HolderMove::Advance => {
-                lease.token = next_token(Some(lease.token), Mark::default()).ok_or_else(used_up)?;
-            }
-            HolderMove::Release => lease.state = LeaseState::Released,
-        }
+        let lease = does.next(&held.lease, nonce, holder).ok_or_else(used_up)?;
         let (parent, proof) = (held.parent.as_ref(), held.proof());
         let at = self.store.prepare(&Record::Lease { lease: &lease, parent, proof: proof.as_ref() })?;
         Ok((lease, at))

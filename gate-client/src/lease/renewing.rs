@@ -29,7 +29,7 @@ impl Client {
             let to = store.prepare(&Record::Beat { beat: &beat, owner, proof: proof.as_ref() })?;
             let swap = Swap { part: LeasePart::Beat, from: Some(pulse.at.clone()), to: to.clone() };
             match store.swap(&[swap])? {
-                Swapped::Won { .. } => {
+                Swapped::Won => {
                     let good_until = clock::after(&sent, held.lease.ttl.duration());
                     dir.set_pulse(&Pulse { at: to, nonce: beat.nonce, good_until: good_until.clone() })?;
                     return Ok(good_until);

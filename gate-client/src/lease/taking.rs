@@ -10,9 +10,9 @@ use crate::{
     store::remote::RemoteRefs,
 };
 use git_fence_core::{
-    Ahead, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, MOST_TRIES,
-    Mark, Purpose, Reason, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd,
-    TakingNext, TakingRefusal, Token, Ttl, next_token,
+    Ahead, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Mark, Purpose,
+    Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
+    TakingRefusal, Token, Ttl, next_token,
 };
 use std::{mem, sync::atomic::Ordering, thread, time::Duration};
 
@@ -210,9 +210,11 @@ impl<'a> Taker<'a> {
         })?;
         let most = if self.is_interrupted() { 1 } else { MOST_TRIES };
         let answer = pushed.answer;
-        dir.set_held(&HeldLease { gate: store.gate(), ..held })?;
+        if held.gate != store.gate() {
+            dir.set_held(&HeldLease { gate: store.gate(), ..held })?;
+        }
         Ok(match answer {
-            Swapped::Won { .. } => TakingAnswer::Won,
+            Swapped::Won => TakingAnswer::Won,
             Swapped::Refused(refused) => self.refused(refused),
             Swapped::Unknown { why } => {
                 self.why = why;
@@ -263,20 +265,14 @@ impl<'a> Taker<'a> {
     }
 
     fn wished_for(&self, token: Token) -> Lease {
-        let revokes = self.purpose == Purpose::Revoke;
-        let reason = match &self.seen.lease {
-            None => Reason::First,
-            Some(before) if before.lease.state == LeaseState::Released => Reason::Released,
-            Some(_) if revokes => Reason::Revoked,
-            Some(_) => Reason::Expired,
-        };
+        let (reason, state) = self.purpose.begins(self.seen.lease.as_ref().map(|seen| &seen.lease));
         let nonce = random::nonce();
         Lease {
             format: Format::OneUse,
             id: self.attempt.id.clone(),
             token,
             owner: self.request.owner.clone(),
-            state: if revokes { LeaseState::Released } else { LeaseState::Held },
+            state,
             ttl: self.request.ttl,
             reason,
             words: self.request.words.clone(),

@@ -11,7 +11,7 @@ use crate::{
     random,
     store::{
         answer::{PushAnswer, RefAnswer},
-        objects::{commit_of, copy_commit, has_object, write_commit},
+        objects::{commit_of, copy_commit, write_commit},
         reading::Mirror,
         sending::Sending,
     },
@@ -90,8 +90,10 @@ impl<'a> RemoteRefs<'a> {
         along: &mut dyn FnMut(&mut Sending<'_>),
     ) -> Result<Pushed<'_>, Failure> {
         let options: Vec<&String> = for_gate.iter().chain(&self.proof).collect();
-        for form in 0.. {
-            let mut sent = self.sending()?;
+        self.keep_parent(swaps)?;
+        let mut forms_left = MOST_FORMS;
+        loop {
+            let mut sent = self.sending();
             for Swap { part, from, to } in swaps {
                 let from = from.as_ref().map(commit_of).transpose()?;
                 sent = sent.swap(*part, from.as_ref(), &commit_of(to)?);
@@ -103,20 +105,20 @@ impl<'a> RemoteRefs<'a> {
             sent.remember_what_is_meant();
             let answer = sent.send()?;
             let is_wrong_form = self.learn(&answer, is_grant(swaps)) && !options.is_empty();
-            if is_wrong_form && form < MOST_FORMS {
+            if is_wrong_form && forms_left > 0 {
+                forms_left -= 1;
                 continue;
             }
             let (answer, refs) = self.swapped(answer);
             return Ok(Pushed { answer, refs, sent });
         }
-        unreachable!("the last form is answered for")
     }
 
     /// Asks the gate with a push that cannot move anything.
     fn ask(&self, owner: &str, options: &[String]) -> Result<PushAnswer, Failure> {
         let message = format!("fence '{}': whose turn is it?\n\nFence-Nonce: {}\n", self.client.fence, random::nonce());
         let question = self.write(owner, None, &message)?;
-        let mut sending = self.sending()?;
+        let mut sending = self.sending();
         sending.options.extend(options.iter().map(Into::into));
         sending.ask(&question)
     }
@@ -142,7 +144,7 @@ impl<'a> RemoteRefs<'a> {
     fn swapped(&self, answer: PushAnswer) -> (Swapped<Failure>, Vec<RefAnswer>) {
         let client = self.client;
         let answer = match answer {
-            PushAnswer::Landed { refs, .. } => return (Swapped::Won { gate: self.gate() }, refs),
+            PushAnswer::Landed { refs, .. } => return (Swapped::Won, refs),
             PushAnswer::Refused { refs, verdict } => Swapped::Refused(refused(refs, verdict)),
             PushAnswer::Lost { why } => Swapped::Unknown { why },
             PushAnswer::NotSent(why) => Swapped::NotSent(client.not_sent(why)),
@@ -152,7 +154,7 @@ impl<'a> RemoteRefs<'a> {
         (answer, Vec::new())
     }
 
-    fn sending(&self) -> Result<Sending<'_>, Failure> {
+    fn sending(&self) -> Sending<'_> {
         let client = self.client;
         // The mirror of an older version, which may hold the parents of its leases.
         let before = home(&client.local).join("mirror.git/objects");
@@ -161,7 +163,7 @@ impl<'a> RemoteRefs<'a> {
             [&*mirror, &*self.objects].into_iter().chain(before.is_dir().then_some(&*before)).collect();
         let mut push = Sending::to(&client.remote, &client.fence, &client.local.git, &objects);
         push.how = client.how();
-        Ok(push)
+        push
     }
 
     fn write(&self, owner: &str, parent: Option<&ObjectId>, message: &str) -> Result<ObjectId, Failure> {
@@ -169,11 +171,11 @@ impl<'a> RemoteRefs<'a> {
         write_commit(&self.objects, self.client.local.hash, owner, parent, message, now)
     }
 
-    /// Keeps the parent of a lease: later fetches may not have it.
-    fn keep(&self, parent: &ObjectId) -> Result<(), Failure> {
-        let (mirror, hash) = (self.mirror.objects(), self.client.local.hash);
-        let is_needed = !has_object(&self.objects, hash, parent) && has_object(&mirror, hash, parent);
-        if is_needed { copy_commit(&mirror, &self.objects, hash, parent) } else { Ok(()) }
+    /// Keeps the ownership that a grant replaces, which is the parent of the new lease: later fetches may not have it.
+    fn keep_parent(&self, swaps: &[Swap]) -> Result<(), Failure> {
+        let replaced = swaps.iter().find(|swap| swap.part == LeasePart::Lease && is_grant(swaps));
+        let Some(parent) = replaced.and_then(|swap| swap.from.as_ref()) else { return Ok(()) };
+        copy_commit(&self.mirror.objects(), &self.objects, self.client.local.hash, &commit_of(parent)?)
     }
 }
 
@@ -190,7 +192,6 @@ impl LeaseStore for RemoteRefs<'_> {
         let commit = match *record {
             Record::Lease { lease, parent, proof } => {
                 let parent = parent.map(commit_of).transpose()?;
-                parent.as_ref().map(|parent| self.keep(parent)).transpose()?;
                 self.write(&lease.owner, parent.as_ref(), &lease.message(fence, proof))?
             }
             Record::Beat { beat, owner, proof } => self.write(owner, None, &beat.message(fence, proof))?,

@@ -47,6 +47,7 @@ fn ask() -> impl Strategy<Value = Request> {
                 beat_proof,
                 beat_now,
                 only_asks: only_asks && fitting == 0,
+                stopped: None,
                 secret: secret.map(values::secret),
                 may_revoke,
             },
@@ -278,7 +279,7 @@ proptest! {
         found in option::of((object(), vec(object(), 0..2), values::lease())),
         now in stamp(),
     ) {
-        let found = found.map_or(FoundLease::Nothing, |(commit, parents, lease)| FoundLease::Record(Proposal { commit, parents, lease, proof: None }));
+        let found = found.map_or(FoundLease::Nothing, |(commit, parents, lease)| FoundLease::Record(Box::new(Proposal { commit, parents, lease, proof: None })));
         let Some(line) = state.fence(&rules.fence).lease_found(&rules, found, &now, "anna") else { return Ok(()) };
         let mut later = state.clone();
         later.apply(9, "", &Event::LeaseFound(line)).unwrap();

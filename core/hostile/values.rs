@@ -70,6 +70,7 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
             state,
             ttl,
             reason,
+            since: words.as_ref().map(|_| Beat::deadline_at(token.get())),
             words: words.as_deref().and_then(few_words),
             holder: match format {
                 Format::OneSecret => secret(id).holder(),
@@ -291,6 +292,7 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         6 => (lease_event, lease_line()).prop_map(|(event, line)| event(line)),
         3 => renewed().prop_map(Event::LeaseRenewed),
         1 => refused().prop_map(Event::PushRejected),
+        1 => refused().prop_map(Event::LeaseRefused),
         2 => landed(),
         1 => refused().prop_map(Event::PushObserved),
         1 => (0..3u32, words).prop_map(|(version, pusher)| Event::LogBegun { version, pusher }),

@@ -106,7 +106,7 @@ pub fn answer(bytes: &[u8]) {
     let (code, output) = bytes.split_first().unwrap_or((&0, b""));
     let cut = output.iter().position(|b| *b == 0).unwrap_or(output.len());
     let (stdout, stderr) = (output[..cut].to_vec(), output.get(cut + 1..).unwrap_or_default().to_vec());
-    let ran = Ran { status: ExitStatus::from_raw(i32::from(*code) << 8), stdout, stderr };
+    let ran = Ran { status: ExitStatus::from_raw(i32::from(*code) << 8), stdout, stderr, gave_up_after: None };
     let read = PushAnswer::of(&ran);
     let says = |words: &str| String::from_utf8_lossy(&ran.stderr).contains(words);
     match &read {
@@ -114,20 +114,24 @@ pub fn answer(bytes: &[u8]) {
         _ => assert_ne!(*code, 0),
     }
     match read {
-        PushAnswer::Refused { refs, verdict } => {
+        PushAnswer::Refused { refs, verdict, said } => {
             // Only a complete report shows that nothing moved.
             assert!(ran.stdout.ends_with(b"Done\n"));
             assert!(refs.iter().any(|answer| answer.refused.is_some()));
             refs.iter().filter_map(|answer| answer.refused.as_ref()).for_each(|why| {
                 assert!(is_fit(why, 201) && is_fit(&reason_in(why), 201), "{why:?}");
             });
+            assert!(said.iter().all(|line| is_fit(line, 301)), "{said:?}");
             assert_safe(verdict);
         }
         PushAnswer::Landed { verdict, .. } => assert_safe(verdict),
         PushAnswer::NotSent(NotSent::FromHere(why)) => assert!(says("refspec ") || says("error: "), "{why:?}"),
-        // A server that has been heard has been reached.
-        PushAnswer::NotSent(NotSent::NoConnection(why)) => {
-            assert!(!String::from_utf8_lossy(&ran.stderr).lines().any(|line| line.starts_with("remote: ")), "{why:?}");
+        // A server that has been heard has been reached, unless it is a web server that let nothing through to git.
+        PushAnswer::NotSent(NotSent::NoConnection { said, .. } | NotSent::Denied { said, .. }) => {
+            assert!(said.iter().all(|line| is_fit(line, 301)), "{said:?}");
+            let is_heard = String::from_utf8_lossy(&ran.stderr).lines().any(|line| line.starts_with("remote: "));
+            let over_http = ["unable to ", "could not read ", "Authentication failed for ", "RPC failed; HTTP 40"];
+            assert!(!is_heard || over_http.iter().any(|words| says(words)), "{said:?}");
         }
         PushAnswer::NoOptions => assert!(says("does not support push options")),
         PushAnswer::NoAtomic => assert!(says("does not support --atomic push")),

@@ -24,7 +24,7 @@ fn report() -> impl Strategy<Value = Vec<u8>> {
         2 => "error: src refspec x does not match any\n|fatal: [ -~]{0,9}\n|",
         1 => "fatal: the receiving end does not support (push options|--atomic push)\n",
         2 => "remote: fence: \\{\"verdict\":\"rejected\",\"code\":\"FENCE-(STALE|X)\",\"mark\":(4|-1|9223372036854775808)\\}  \n",
-        2 => "remote: fence: \\{\"verdict\":\"rejected\",\"holder\":\\{\"owner\":\"a?(\\\\u001b|\\\\n|.){0,4}\",\"lease\":\"0{32}\",\"token\":5,\"left_ms\":1\\}\\}\n",
+        2 => "remote: fence: \\{\"verdict\":\"rejected\",\"holder\":\\{\"owner\":\"a?(\\\\u001b|\\\\n|.){0,4}\",\"lease\":\"0{32}\",\"token\":5,\"(left_ms|expires_in_ms)\":1\\}\\}\n",
     ];
     (prop_oneof![Just(0), Just(1u8), Just(128)], vec(line, 0..3), "(Done\n)?", vec(said, 0..3)).prop_map(
         |(code, lines, done, said)| {

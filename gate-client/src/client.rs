@@ -6,10 +6,12 @@
 
 use crate::{
     clock::{self, Clock},
+    denied::{Denied, Said},
     failure::Failure,
     git::{
-        How,
+        How, Waiting,
         local::{Local, Remote},
+        said::Denial,
     },
     lease::held::HeldLease,
     random,
@@ -22,7 +24,13 @@ use git_fence_core::{
     Beat, Code, FenceName, GateAnswer, Lease, LeasePart, LeaseSnapshot, LeaseState, Reason, Stamp, StoredLease,
     SwapRefused, text,
 };
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// A fence of a remote, seen from a clone.
 #[derive(Debug, Clone)]
@@ -35,7 +43,19 @@ pub(crate) struct Client {
     pub(crate) until: Option<Stamp>,
     /// When this is set, it is not waited for any longer.
     pub(crate) stop: Option<Arc<AtomicBool>>,
+    /// When this is set, the command was asked to end: what it asks of the remote from then on, to give back what it
+    /// took, must not take long.
+    pub(crate) hurry: Option<Arc<AtomicBool>>,
+    /// How long one answer may take; none waits as long as git does.
+    pub(crate) patience: Option<Duration>,
+    /// How to name the remote while it is waited for.
+    pub(crate) waiting: Option<Waiting>,
 }
+
+/// How long each answer may take after the command was asked to end.
+const LAST_ANSWERS: Duration = Duration::from_secs(20);
+/// How long a remote may take for one answer. A gate may let a push wait for 30 s (`fence.wait`).
+pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
 
 impl Client {
     /// What the remote shows of the lease: one connection.
@@ -67,8 +87,10 @@ impl Client {
     }
 
     pub(crate) fn how(&self) -> How {
-        let within = self.until.as_ref().map(|until| clock::left_until(until, &self.clock.now()));
-        How { aloud: false, within, stop: self.stop.clone() }
+        let left = self.until.as_ref().map(|until| clock::left_until(until, &self.clock.now()));
+        let in_a_hurry = self.hurry.as_ref().is_some_and(|hurry| hurry.load(Ordering::Relaxed));
+        let within = left.into_iter().chain(in_a_hurry.then_some(LAST_ANSWERS)).chain(self.patience).min();
+        How { aloud: false, within, stop: self.stop.clone(), waiting: self.waiting.clone() }
     }
 
     /// Who has the lease instead of us.
@@ -86,14 +108,23 @@ impl Client {
         Failure::Lost { fence: self.fence.clone(), now, by }
     }
 
+    /// The same, for connections at which nobody can type.
+    pub(crate) fn unattended(&self) -> Client {
+        let local = Local { git: self.local.git.unattended(), ..self.local.clone() };
+        Client { local, ..self.clone() }
+    }
+
     pub(crate) fn unreachable(&self, why: String) -> Failure {
-        Failure::Unreachable { remote: self.remote.name.clone(), why }
+        Failure::Unreachable { remote: self.remote.name.clone(), why, said: Said::default() }
     }
 
     pub(crate) fn not_sent(&self, why: NotSent) -> Failure {
         match why {
             NotSent::FromHere(why) => Failure::NotSent { why },
-            NotSent::NoConnection(why) => self.unreachable(why),
+            NotSent::NoConnection { why, said } => {
+                Failure::Unreachable { remote: self.remote.name.clone(), why, said: said.into() }
+            }
+            NotSent::Denied { denial, said } => self.denied(denial, None, said),
         }
     }
 
@@ -101,40 +132,47 @@ impl Client {
         Failure::Busy { fence: self.fence.clone(), why: why.into() }
     }
 
-    /// A push that was refused, in the gate's words or in git's.
+    fn denied(&self, denial: Denial, by: Option<String>, said: Vec<String>) -> Failure {
+        Failure::Denied(Box::new(Denied { remote: self.remote.name.clone(), denial, by, said: said.into() }))
+    }
+
+    /// A push that was refused, in the gate's words or in those of the remote and of git.
     pub(crate) fn refused(&self, refused: &SwapRefused) -> Failure {
         let code = refused.gate.as_ref().and_then(|gate| gate.code);
+        if !refused.moved.is_empty() {
+            let names = refused.why.iter().filter_map(|why| why.split(' ').next());
+            let why = format!("{}; moved: {}", in_a_sentence(None, &refused.why), refused.moved.join(" "));
+            return Failure::InPart { refs: names.map(str::to_owned).collect(), why };
+        }
+        if refused.denied {
+            let causes = causes(&refused.why);
+            let of_leases = causes.iter().all(|why| why.starts_with("refs/fence/"));
+            let denial = if of_leases { Denial::Leases } else { Denial::Writing };
+            return self.denied(denial, Some(in_a_sentence(None, &refused.why)), refused.said.clone());
+        }
         let why = in_a_sentence(refused.gate.as_ref(), &refused.why);
-        if code == Some(Code::Busy) { self.busy(why) } else { Failure::Refused { why, code } }
+        match code {
+            Some(Code::Busy) => self.busy(why),
+            code => Failure::Refused { why, code, said: beside_gate(&refused.said).into() },
+        }
     }
 
-    /// A lease that could not be moved although nobody else has moved it.
-    pub(crate) fn refused_without_cause(&self, refused: &SwapRefused) -> Failure {
-        Failure::refused(in_a_sentence(refused.gate.as_ref(), &refused.why))
-    }
-
-    pub(crate) fn refused_by(&self, verdict: &GateAnswer) -> Failure {
+    /// A refusal by the gate, and what else the remote printed.
+    pub(crate) fn refused_by(&self, verdict: &GateAnswer, beside: &[String]) -> Failure {
         let code = verdict.code.map_or_else(|| verdict.verdict.clone(), |code| code.to_string());
         let said = verdict.sentence.clone().unwrap_or(code);
+        if let Some(fences) = &verdict.fences {
+            let (remote, fence) = (self.remote.name.clone(), self.fence.clone());
+            return Failure::NoSuchFence { remote, fence, fences: fences.clone() };
+        }
         match verdict.code {
             Some(Code::Busy) => self.busy(said),
-            Some(Code::LeaseInvalid) => Failure::broken(
-                format!("the gate of {} says {said}", text::in_quotes(&self.remote.name)),
-                "nothing changed. Fences and the longest TTL are settings of the server",
-            ),
-            code => Failure::Refused { why: format!("the gate says {said}"), code },
+            code => Failure::Refused { why: format!("the gate says {said}"), code, said: beside_gate(beside).into() },
         }
     }
 
     pub(crate) fn may_not_revoke(&self) -> Failure {
-        Failure::broken(
-            format!(
-                "the gate of {} does not allow you to revoke the lease of fence '{}'",
-                text::in_quotes(&self.remote.name),
-                self.fence
-            ),
-            "ask the server's operator to run  git-fence-hook revoke,  or to add you to fence.allowRevoke",
-        )
+        Failure::MayNotRevoke { remote: self.remote.name.clone(), fence: self.fence.clone() }
     }
 
     pub(crate) fn no_options(&self) -> Failure {
@@ -177,9 +215,39 @@ pub(crate) fn used_up() -> Failure {
     Failure::broken("the fence has no tokens left", "ask the server's operator to configure a new fence")
 }
 
-/// Why a push was refused: in the gate's words where it has said something, or else in git's.
+/// Why a push was refused: in the gate's words where it has refused it, or else in git's, with who has.
 fn in_a_sentence(verdict: Option<&GateAnswer>, why: &[String]) -> String {
-    verdict.and_then(|verdict| verdict.sentence.clone()).unwrap_or_else(|| why.join("; "))
+    let by_git = || {
+        let mut all: Vec<String> = causes(why).into_iter().map(who_declined).collect();
+        all.dedup();
+        all.join("; ")
+    };
+    verdict.and_then(|verdict| verdict.sentence.clone()).unwrap_or_else(by_git)
+}
+
+/// Which hook of the remote has declined a ref, where git says so.
+fn who_declined(why: &str) -> String {
+    match why.split_once(" [remote rejected] ") {
+        Some((name, "(hook declined)")) => format!("its update hook declined {name}"),
+        Some((_, "(pre-receive hook declined)")) => "its pre-receive hook declined the push".to_owned(),
+        _ => why.to_owned(),
+    }
+}
+
+/// The reasons, without those of refs that did not move only because another did not.
+fn causes(why: &[String]) -> Vec<&str> {
+    let is_effect = |why: &&str| AS_OTHERS.iter().any(|words| why.contains(words));
+    let own: Vec<&str> = why.iter().map(String::as_str).filter(|why| !is_effect(why)).collect();
+    if own.is_empty() { why.iter().map(String::as_str).collect() } else { own }
+}
+
+/// What git prints for a ref of an atomic push that another ref has stopped.
+const AS_OTHERS: [&str; 3] = ["(atomic push failure)", "(atomic push failed)", "(atomic transaction failed)"];
+
+/// What the remote says beside the gate.
+fn beside_gate(said: &[String]) -> Vec<String> {
+    let of_gate = ["remote: error: FENCE-", "remote: hint: "];
+    said.iter().filter(|line| !of_gate.iter().any(|words| line.starts_with(words))).cloned().collect()
 }
 
 /// Why refs did not move, in git's words.

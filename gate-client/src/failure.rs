@@ -1,11 +1,18 @@
 //! Why a command failed: a sentence and a hint for people, JSON and an exit code for programs.
 
-use git_fence_core::{Code, FenceName, HeldBy, Token, text};
-use serde::Serialize;
+use crate::{
+    denied::{Denied, Said},
+    git::{Ran, said::Denial},
+    report::{CurrentHolder, outcome::Outcome},
+    run::watch::code_of_signal,
+};
+use git_fence_core::{Code, FenceName, HeldBy, text};
+use git_fence_system::colours::say;
 use std::{
     error::Error,
     io, iter,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// What led to a failure.
@@ -19,6 +26,8 @@ pub(crate) const NOT_OURS: u8 = 12;
 pub(crate) const UNREACHABLE: u8 = 69;
 /// The lease was lost while it was needed: exit code of `run` and `push`.
 pub(crate) const LOST: u8 = 75;
+/// There is no right to read or to write.
+pub(crate) const DENIED: u8 = 77;
 
 /// Why a command failed. `Display` is the sentence for people, without its causes.
 #[derive(Debug, thiserror::Error)]
@@ -26,24 +35,48 @@ pub(crate) enum Failure {
     /// The command line cannot be used.
     #[error("{what}")]
     Usage { what: String, hint: String },
+    /// The command of a run cannot be started, which is known before a lease is asked for.
+    #[error("{what}")]
+    CannotStart { what: String, hint: String, code: u8 },
     /// The remote does not answer, or does not speak git's protocol.
     #[error("cannot reach the remote {}: {why}", text::in_quotes(remote))]
-    Unreachable { remote: String, why: String },
+    Unreachable { remote: String, why: String, said: Said },
+    /// There is no right to read or to write.
+    #[error("{0}")]
+    Denied(Box<Denied>),
     /// Others use the fence at this moment. Nothing was taken, and nothing landed.
     #[error("fence '{fence}' is busy: {why}")]
     Busy { fence: FenceName, why: String },
     /// Another run holds the lease.
     #[error("the lease of fence '{fence}' is held by {}", who(by))]
     Held { fence: FenceName, by: Box<HeldBy> },
+    /// Another run still held the lease at the end of the wait.
+    #[error("timed out after {} s: the lease of fence '{fence}' is held by {}", waited.as_secs(), who(by))]
+    TimedOut { fence: FenceName, by: Box<HeldBy>, waited: Duration },
     /// This clone holds the lease.
-    #[error("this clone already holds the lease of fence '{fence}', with token {token}")]
-    HeldHere { fence: FenceName, token: Token },
+    #[error("this clone already holds the lease of fence '{fence}', with token {}", by.token)]
+    HeldHere { fence: FenceName, by: Box<HeldBy> },
+    /// Another command in this clone holds the lease.
+    #[error("another command in this clone holds the lease of fence '{fence}', as {}", who(by))]
+    InUse { fence: FenceName, by: Box<HeldBy> },
+    /// A command of this clone was killed and has left the lease; `from` says which.
+    #[error("this clone holds the lease of fence '{fence}', with token {}, {from}", by.token)]
+    LeftBehind { fence: FenceName, by: Box<HeldBy>, from: &'static str },
+    /// A signal ended the command. `what` says what became of its work and of the lease.
+    #[error("interrupted: {what}")]
+    Interrupted { signal: i32, what: String, hint: String },
     /// The lease was taken over, released or revoked. `by` is the new holder, if known.
     #[error("lost the lease of fence '{fence}': {now}")]
     Lost { fence: FenceName, now: String, by: Option<Box<HeldBy>> },
     /// The remote refused the push, not because of the lease. `code` is the gate's, if the gate refused it.
     #[error("the push was refused: {why}")]
-    Refused { why: String, code: Option<Code> },
+    Refused { why: String, code: Option<Code>, said: Said },
+    /// The gate has no fence of this name.
+    #[error("the gate of {} has no fence '{fence}'", text::in_quotes(remote))]
+    NoSuchFence { remote: String, fence: FenceName, fences: Vec<FenceName> },
+    /// The gate does not let this pusher revoke leases.
+    #[error("the gate of {} does not allow you to revoke the lease of fence '{fence}'", text::in_quotes(remote))]
+    MayNotRevoke { remote: String, fence: FenceName },
     /// The remote does not accept push options.
     #[error("the remote {} does not accept push options", text::in_quotes(remote))]
     NoOptions { remote: String },
@@ -56,8 +89,8 @@ pub(crate) enum Failure {
     /// The push did not land, and never will.
     #[error("the push did not land: {why}")]
     DidNotLand { why: String },
-    /// The lease moved, and these refs did not.
-    #[error("the push landed in part: the lease moved, but {} not at the pushed value ({why})", are(refs))]
+    /// Something moved, and these refs did not.
+    #[error("the push landed in part: {} not at the pushed value ({why})", are(refs))]
     InPart { refs: Vec<String>, why: String },
     /// A file of the lease's local state cannot be read or written.
     #[error("cannot use '{}'", path.display())]
@@ -68,19 +101,6 @@ pub(crate) enum Failure {
     /// Something on this machine or in the remote is unusable.
     #[error("{what}")]
     Broken { what: String, hint: String, source: Option<Cause> },
-}
-
-#[derive(Serialize)]
-struct FailureJson<'a> {
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<&'a str>,
-    /// The holder of the lease.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    holder: Option<&'a HeldBy>,
-    /// Whether the same command may succeed later.
-    retryable: bool,
-    reason: String,
 }
 
 impl Failure {
@@ -100,14 +120,55 @@ impl Failure {
         }
     }
 
-    /// A refusal that no gate has given a code.
-    pub(crate) fn refused(why: impl Into<String>) -> Failure {
-        Failure::Refused { why: why.into(), code: None }
+    /// The lease was still held by `by` when the wait was over.
+    pub(crate) fn timed_out(fence: &FenceName, by: HeldBy, waited: Duration) -> Failure {
+        Failure::TimedOut { fence: fence.clone(), by: Box::new(by), waited }
     }
 
-    /// The sentence with all its causes, in one line.
+    /// A refusal that no gate has given a code.
+    pub(crate) fn refused(why: impl Into<String>) -> Failure {
+        Failure::Refused { why: why.into(), code: None, said: Said::default() }
+    }
+
+    /// Git could not list the remote's refs. `otherwise` is what is denied, where the remote only says that something is.
+    pub(crate) fn unheard(remote: &str, ran: &Ran, otherwise: Denial) -> Failure {
+        let (remote, said) = (remote.to_owned(), Said::from(ran.said()));
+        match ran.denial(otherwise).filter(|_| ran.gave_up_after.is_none()) {
+            Some(denial) => Failure::Denied(Box::new(Denied { remote, denial, by: None, said })),
+            None => Failure::Unreachable { remote, why: ran.complaint(), said },
+        }
+    }
+
+    /// The same, of a git whose messages the user has seen.
+    pub(crate) fn already_shown(mut self) -> Failure {
+        match &mut self {
+            Failure::Unreachable { said, .. } | Failure::Refused { said, .. } => said.is_shown = true,
+            Failure::Denied(denied) => denied.said.is_shown = true,
+            _ => {}
+        }
+        self
+    }
+
+    /// What the remote and git have printed, as far as the sentence does not say it.
+    fn said(&self) -> Said {
+        let said = match self {
+            Failure::Unreachable { said, .. } | Failure::Refused { said, .. } => said,
+            Failure::Denied(denied) => &denied.said,
+            _ => return Said::default(),
+        };
+        let sentence = self.to_string();
+        let is_new = |line: &&String| {
+            let bare = line.strip_prefix("fatal: ").or_else(|| line.strip_prefix("error: ")).unwrap_or(line);
+            !sentence.contains(bare)
+        };
+        Said { lines: said.lines.iter().filter(is_new).cloned().collect(), is_shown: said.is_shown }
+    }
+
+    /// The sentence with all its causes and what the remote says, in one line.
     pub(crate) fn in_one_line(&self) -> String {
-        causes(self).fold(self.to_string(), |line, cause| format!("{line}: {cause}"))
+        let line = causes(self).fold(self.to_string(), |line, cause| format!("{line}: {cause}"));
+        let said = self.said().lines;
+        if said.is_empty() { line } else { format!("{line}: {}", said.join("; ")) }
     }
 
     /// The lease was lost for the reason `now`.
@@ -123,40 +184,92 @@ impl Failure {
         }
     }
 
-    /// Who took the lease over.
-    pub(crate) fn holder(&self) -> Option<HeldBy> {
+    /// Who holds the lease instead, or took it over.
+    pub(crate) fn holder(&self) -> Option<CurrentHolder> {
         match self {
-            Failure::Lost { by, .. } => by.as_deref().cloned(),
+            Failure::Held { by, .. } | Failure::TimedOut { by, .. } | Failure::Lost { by: Some(by), .. } => {
+                Some(CurrentHolder::of((**by).clone(), false))
+            }
+            Failure::HeldHere { by, .. } | Failure::InUse { by, .. } | Failure::LeftBehind { by, .. } => {
+                Some(CurrentHolder::of((**by).clone(), true))
+            }
+            _ => None,
+        }
+    }
+
+    /// The fence that it is about.
+    pub(crate) fn fence(&self) -> Option<&FenceName> {
+        match self {
+            Failure::Busy { fence, .. }
+            | Failure::Held { fence, .. }
+            | Failure::TimedOut { fence, .. }
+            | Failure::HeldHere { fence, .. }
+            | Failure::InUse { fence, .. }
+            | Failure::LeftBehind { fence, .. }
+            | Failure::Lost { fence, .. }
+            | Failure::NoSuchFence { fence, .. }
+            | Failure::MayNotRevoke { fence, .. } => Some(fence),
+            _ => None,
+        }
+    }
+
+    /// The code of the fence's rule, also where no gate has said it. None if something else refused or failed.
+    pub(crate) fn code(&self) -> Option<Code> {
+        match self {
+            Failure::Busy { .. } => Some(Code::Busy),
+            Failure::Held { .. }
+            | Failure::TimedOut { .. }
+            | Failure::HeldHere { .. }
+            | Failure::InUse { .. }
+            | Failure::LeftBehind { .. } => Some(Code::LeaseHeld),
+            Failure::Lost { .. } => Some(Code::LeaseLost),
+            Failure::Refused { code, .. } => *code,
+            Failure::MayNotRevoke { .. } | Failure::NoSuchFence { .. } => Some(Code::LeaseInvalid),
             _ => None,
         }
     }
 
     /// The `outcome` in JSON.
-    pub(crate) fn outcome(&self) -> &'static str {
+    pub(crate) fn outcome(&self) -> Outcome {
         match self {
-            Failure::Usage { .. } => "usage",
-            Failure::Unreachable { .. } => "unreachable",
-            Failure::Busy { .. } => "busy",
-            Failure::Held { .. } | Failure::HeldHere { .. } => "held",
-            Failure::Lost { .. } => "lost",
-            Failure::Refused { .. } => "refused",
-            Failure::Unknown { .. } => "unknown",
-            Failure::NotSent { .. } => "not-sent",
-            Failure::DidNotLand { .. } => "not-landed",
-            Failure::InPart { .. } => "landed-in-part",
+            Failure::Usage { .. } => Outcome::Usage,
+            Failure::CannotStart { .. } => Outcome::NotStarted,
+            Failure::Unreachable { .. } => Outcome::Unreachable,
+            Failure::Denied(_) => Outcome::Denied,
+            Failure::Busy { .. } => Outcome::Busy,
+            Failure::Held { .. } | Failure::HeldHere { .. } | Failure::InUse { .. } | Failure::LeftBehind { .. } => {
+                Outcome::Held
+            }
+            Failure::TimedOut { .. } => Outcome::TimedOut,
+            Failure::Interrupted { .. } => Outcome::Interrupted,
+            Failure::Lost { .. } => Outcome::Lost,
+            Failure::Refused { .. } | Failure::MayNotRevoke { .. } => Outcome::Refused,
+            Failure::NoSuchFence { .. } => Outcome::NoSuchFence,
+            Failure::Unknown { .. } => Outcome::Unknown,
+            Failure::NotSent { .. } => Outcome::NotSent,
+            Failure::DidNotLand { .. } => Outcome::NotLanded,
+            Failure::InPart { .. } => Outcome::LandedInPart,
             Failure::File { .. } | Failure::CannotRunGit(_) | Failure::NoOptions { .. } | Failure::Broken { .. } => {
-                "broken"
+                Outcome::Broken
             }
         }
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Failure::Usage { .. } => 2,
+            Failure::Usage { .. } | Failure::NoSuchFence { .. } => 2,
+            Failure::CannotStart { code, .. } => *code,
             Failure::Unreachable { .. } | Failure::Busy { .. } | Failure::Unknown { .. } => UNREACHABLE,
-            Failure::Held { .. } | Failure::HeldHere { .. } => HELD,
+            Failure::Held { .. }
+            | Failure::TimedOut { .. }
+            | Failure::HeldHere { .. }
+            | Failure::InUse { .. }
+            | Failure::LeftBehind { .. } => HELD,
+            Failure::Interrupted { signal, .. } => code_of_signal(*signal),
             Failure::Lost { .. } => LOST,
+            Failure::Denied(_) => DENIED,
             Failure::Refused { .. }
+            | Failure::MayNotRevoke { .. }
             | Failure::NotSent { .. }
             | Failure::DidNotLand { .. }
             | Failure::InPart { .. }
@@ -169,22 +282,38 @@ impl Failure {
 
     /// Whether the same command may succeed later.
     pub(crate) fn is_retryable(&self) -> bool {
-        use Failure::{Busy, DidNotLand, Held, Unreachable};
-        matches!(self, Busy { .. } | DidNotLand { .. } | Held { .. } | Unreachable { .. })
+        use Failure::{Busy, DidNotLand, Held, InUse, Interrupted, TimedOut, Unreachable};
+        matches!(
+            self,
+            Busy { .. }
+                | DidNotLand { .. }
+                | Held { .. }
+                | InUse { .. }
+                | Interrupted { .. }
+                | TimedOut { .. }
+                | Unreachable { .. }
+        )
     }
 
     /// What to do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Failure::Usage { hint, .. } | Failure::Broken { hint, .. } => hint.clone(),
+            Failure::Usage { hint, .. }
+            | Failure::CannotStart { hint, .. }
+            | Failure::Broken { hint, .. }
+            | Failure::Interrupted { hint, .. } => hint.clone(),
+            Failure::InUse { .. } => "wait until that command has ended, and try again".to_owned(),
+            Failure::LeftBehind { .. } => "give it back:  git fence release".to_owned(),
             Failure::Unreachable { .. } => {
                 "no lease was taken, nothing was skipped and nothing landed. Try again when  git ls-remote  works".to_owned()
             }
+            Failure::Denied(denied) => denied.hint(),
             Failure::Busy { .. } => {
                 "no lease was taken and nothing landed. Try again later; the same token is still valid".to_owned()
             }
-            Failure::Held { .. } => {
-                "leave the work to the holder, or wait:  git fence run --if-held wait -- COMMAND".to_owned()
+            Failure::Held { .. } => "leave the work to the holder, or wait for it with  --wait 5m".to_owned(),
+            Failure::TimedOut { .. } => {
+                "nothing was taken and nothing landed. Leave the work to the holder, or wait longer".to_owned()
             }
             Failure::HeldHere { .. } => {
                 "use it:  git fence push, renew, advance,  or release it:  git fence release".to_owned()
@@ -194,6 +323,16 @@ impl Failure {
             }
             Failure::Refused { code: Some(Code::Stale), .. } => {
                 "stop: a newer run has written here. Another token will not help".to_owned()
+            }
+            Failure::Refused { code: Some(Code::LeaseInvalid), .. } => {
+                "nothing changed. Fences and the longest TTL are settings of the server".to_owned()
+            }
+            Failure::NoSuchFence { fences, .. } => {
+                let names: Vec<String> = fences.iter().map(|fence| format!("'{fence}'")).collect();
+                format!("use one of its fences: {}", names.join(", "))
+            }
+            Failure::MayNotRevoke { .. } => {
+                "ask the server's operator to run  git-fence-hook revoke,  or to add you to fence.allowRevoke".to_owned()
             }
             Failure::NoOptions { .. } => {
                 "push without -o. If the server has a gate, its operator must set  receive.advertisePushOptions = true,  as  git-fence-hook install  does".to_owned()
@@ -217,19 +356,12 @@ impl Failure {
     /// For people, on standard error.
     pub(crate) fn prose(&self) -> String {
         let because: String = causes(self).map(|cause| format!("  caused by: {cause}\n")).collect();
-        format!("error: {self}\n{because}hint: {}\n", self.hint())
+        format!("error: {self}\n{}{because}hint: {}\n", self.said().prose(), self.hint())
     }
 
-    /// For programs.
-    pub(crate) fn json(&self) -> String {
-        let holder = match self {
-            Failure::Held { by, .. } | Failure::Lost { by: Some(by), .. } => Some(&**by),
-            _ => None,
-        };
-        let owner = holder.map(|by| by.owner.as_str()).filter(|_| matches!(self, Failure::Held { .. }));
-        let (outcome, retryable) = (self.outcome(), self.is_retryable());
-        let all = FailureJson { outcome, owner, holder, retryable, reason: self.in_one_line() };
-        serde_json::to_string(&all).unwrap_or_default()
+    /// Prints it to standard error.
+    pub(crate) fn print(&self) {
+        say(&self.prose());
     }
 }
 
@@ -237,7 +369,7 @@ impl Failure {
 pub(crate) fn who(by: &HeldBy) -> String {
     let owner = text::in_quotes(&by.owner);
     // Rounded up: a lease with 100 ms left is still held.
-    format!("{owner}, with token {}, for another {} s", by.token, by.left_ms.div_ceil(1000))
+    format!("{owner}, with token {}, for another {} s", by.token, by.expires_in_ms.div_ceil(1000))
 }
 
 /// The names, and whether it is one or more.

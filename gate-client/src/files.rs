@@ -32,10 +32,19 @@ pub(crate) fn wait_for_lock(file: &File, how: &How) -> io::Result<()> {
 /// Replaces the file at `path` atomically; only the user can read it.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(bytes)?;
+    // Its errors name the temporary file, which says nothing to anybody.
+    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(without_path)?;
+    file.write_all(bytes).map_err(without_path)?;
     file.persist(path)?;
     Ok(())
+}
+
+/// The error without the path that `tempfile` appends. It keeps the error of the system to itself, so only the text is left.
+fn without_path(error: io::Error) -> io::Error {
+    match error.to_string().split_once(" at path \"") {
+        Some((what, _)) => io::Error::new(error.kind(), what),
+        None => error,
+    }
 }
 
 /// A URL as one component of a path.

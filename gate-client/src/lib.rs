@@ -12,6 +12,9 @@
 mod client;
 mod clock;
 mod commands;
+mod demo;
+mod denied;
+mod exit_codes;
 mod failure;
 mod files;
 mod git;
@@ -22,16 +25,23 @@ mod helper;
 pub mod hostile;
 mod lease;
 mod random;
+mod report;
 mod run;
 mod store;
 mod surroundings;
 
+pub use exit_codes::EXIT_CODES;
 use git_fence_core::{FenceName, Token};
 use std::process::ExitCode;
 
 /// The program `git-fence`, which git runs for `git fence`.
 pub fn main() -> ExitCode {
     commands::cli::run(std::env::args_os().collect(), surroundings::Environment::read())
+}
+
+/// The definition of its command line, for the manual and for completions.
+pub fn command_line() -> clap::Command {
+    commands::cli::definition()
 }
 
 /// The program `git-remote-fence`, which git runs for URLs that start with `fence::`.

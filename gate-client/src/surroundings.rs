@@ -78,7 +78,7 @@ impl GitSettings for Environment {
 }
 
 /// In single quotes, as git writes and reads them.
-fn in_shell_quotes(text: &OsStr) -> OsString {
+pub(crate) fn in_shell_quotes(text: &OsStr) -> OsString {
     OsString::from_vec(gix::quote::single(text.as_bytes().into()).into())
 }
 

@@ -16,7 +16,7 @@ pub fn file(bytes: &[u8]) {
     if let Err(error) = &read {
         assert!(git_fence_core::hostile::is_fit(&error.to_string(), 400), "{error}");
     }
-    for setting in settings::configured(&config) {
+    for setting in settings::configured::configured(&config) {
         assert!(git_fence_core::hostile::is_fit(&setting.value, 201), "{setting:?}");
     }
     let Ok(settings) = read else { return };

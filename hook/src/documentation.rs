@@ -2,7 +2,10 @@
 //! page.
 
 use crate::{commands::audit::columns, repository::settings};
-use git_fence_core::Code;
+use git_fence_core::{
+    Code,
+    clone_setting::{CLONE_SETTINGS, CloneSetting},
+};
 use std::{fs, path::Path};
 
 /// The variable that makes the tests write the pages.
@@ -32,10 +35,19 @@ fn settings_page_matches_the_code() {
 }
 
 #[test]
-fn codes_in_the_readme_match_the_code() {
+fn settings_of_clones_match_the_code() {
+    let head = "| setting of a clone | values | default | meaning |\n|---|---|---|---|\n".to_owned();
+    let row = |CloneSetting { key, values, default, meaning }: &CloneSetting| {
+        format!("| `fence.{key}` | {values} | {default} | {meaning} |\n")
+    };
+    assert_shown("docs/settings.md", &(head + &CLONE_SETTINGS.iter().map(row).collect::<String>()));
+}
+
+#[test]
+fn codes_page_matches_the_code() {
     let head = "| code | meaning | what to do |\n|---|---|---|\n".to_owned();
     let row = |code: &Code| format!("| `{code}` | {} | {} |\n", code.meaning(), code.remedy());
-    assert_shown("README.md", &(head + &Code::ALL.iter().map(row).collect::<String>()));
+    assert_shown("docs/codes.md", &(head + &Code::ALL.iter().map(row).collect::<String>()));
 }
 
 #[test]

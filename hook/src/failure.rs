@@ -6,6 +6,7 @@ use crate::{
     repository::{OpenError, settings::SettingsError},
 };
 use git_fence_core::Place;
+use git_fence_system::colours::say;
 use std::{error::Error, io, path::PathBuf, process::ExitCode};
 
 /// Why a command failed.
@@ -50,7 +51,7 @@ impl CommandError {
         if let Some(hint) = self.hint() {
             text += &format!("hint: {hint}\n");
         }
-        let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
+        say(&text);
         ExitCode::FAILURE
     }
 
@@ -68,7 +69,9 @@ impl CommandError {
     fn hint(&self) -> Option<&str> {
         match self {
             CommandError::Other { hint, .. } => Some(hint),
-            CommandError::Open(OpenError::NotARepository(_)) => Some("name the repository, as in  /srv/git/app.git"),
+            CommandError::Open(OpenError::NotARepository(_)) => Some(
+                "name the repository, as in  /srv/git/app.git. Some commands have  --recursive  for all below a directory",
+            ),
             CommandError::Damage(Damage::NoLog(_)) | CommandError::Store(StoreError::Damage(Damage::NoLog(_))) => {
                 Some("create it, all marks at 0:  git-fence-hook install")
             }
@@ -87,8 +90,20 @@ impl CommandError {
                 Some("to see how pushes are affected and what to do:  git-fence-hook doctor")
             }
             CommandError::Settings(_) => Some("find it with  git config --show-origin --get-regexp '^fence\\.'"),
+            _ if self.is_denied() => Some("run it as the owner of the repository, or as root"),
             _ => None,
         }
+    }
+
+    /// Whether the user lacks a permission.
+    fn is_denied(&self) -> bool {
+        let cause = match self {
+            CommandError::Io { source, .. } => source,
+            CommandError::Damage(Damage::Io { cause, .. })
+            | CommandError::Store(StoreError::Damage(Damage::Io { cause, .. })) => cause,
+            _ => return false,
+        };
+        cause.kind() == io::ErrorKind::PermissionDenied
     }
 }
 

@@ -42,6 +42,11 @@ mod repository;
 use git_fence_core::Reject;
 use std::{panic, process::ExitCode, sync::Mutex};
 
+/// The definition of the command line of `git-fence-hook`, for the manual and for completions.
+pub fn command_line() -> clap::Command {
+    commands::cli::definition()
+}
+
 /// The program `git-fence-hook`. A panic is a refusal like any other: it is printed as text and JSON, and the push is
 /// never admitted.
 pub fn main() -> ExitCode {

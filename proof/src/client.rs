@@ -174,7 +174,8 @@ pub(crate) fn concluded(settles: bool, answer: Answer, observed: Observation) ->
     let mut answer = match answer {
         Answer::Landed => PushingAnswer::Landed,
         Answer::Lost => PushingAnswer::Unknown,
-        Answer::None | Answer::No => PushingAnswer::Refused { may_be_lost: true },
+        Answer::None => PushingAnswer::Refused { may_be_lost: true, by_gate: false },
+        Answer::No => PushingAnswer::Refused { may_be_lost: true, by_gate: true },
     };
     let mut written = Note::Nothing;
     loop {

@@ -106,6 +106,7 @@ impl Protocol {
             ttl: self.ttl,
             reason,
             words: None,
+            since: None,
             holder: self.asked(0, 0, NOWHERE),
             nonce: String::new(),
         };
@@ -276,7 +277,7 @@ impl Protocol {
             }
             let found = match at {
                 NONE => FoundLease::Nothing,
-                at => FoundLease::Record(self.proposal(writer.world, at)),
+                at => FoundLease::Record(Box::new(self.proposal(writer.world, at))),
             };
             if let Some(line) = fence.lease_found(rules, found, &self.now(writer.world), "") {
                 writer.append(&Event::LeaseFound(line));
@@ -291,7 +292,7 @@ fn naive(writer: &mut LogWriter<'_>, claims: &[Claim<'_>]) -> Ruling {
         let fence = claim.rules.fence.clone();
         let mark = writer.log().state.fence(&fence).mark;
         match claim.token {
-            None => return Ruling::Refused(Reject::Missing { fence, name: None }),
+            None => return Ruling::Refused(Reject::Missing { fence, name: None, kind: None }),
             Some(token) if token.get() <= mark.get() => {
                 return Ruling::Refused(Reject::Stale { fence, token, mark, kind: None });
             }

@@ -91,6 +91,7 @@ impl Protocol {
             ttl: self.ttl,
             reason: rec.reason.into(),
             words: None,
+            since: None,
             holder: self.asked(0, rec.grant, commit),
             nonce: nonce_of([commit; 16]),
         };

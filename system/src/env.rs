@@ -39,6 +39,7 @@ macro_rules! variables {
 variables! {
     /// Who is pushing, according to the host, most specific first. To support another host, add a line.
     PUSHER:
+    GIT_FENCE_PUSHER = "GIT_FENCE_PUSHER", "`git-fence-hook as`, which removes the others", "the gate", "who is pushing: the name of the ssh key";
     GL_USERNAME = "GL_USERNAME", "GitLab", "the gate", "who is pushing";
     GL_USER = "GL_USER", "gitolite", "the gate", "who is pushing";
     GITEA_PUSHER_NAME = "GITEA_PUSHER_NAME", "Gitea, Forgejo", "the gate", "who is pushing";
@@ -51,6 +52,13 @@ variables! {
     ADDRESS:
     SSH_CONNECTION = "SSH_CONNECTION", "sshd", "the gate", "the address of the pusher, for the log: its first word";
     REMOTE_ADDR = "REMOTE_ADDR", "a web server", "the gate", "the address of the pusher, for the log";
+}
+
+variables! {
+    /// What sshd and its client tell `git-fence-hook as`.
+    LOGIN:
+    SSH_ORIGINAL_COMMAND = "SSH_ORIGINAL_COMMAND", "sshd", "`git-fence-hook as`", "the command that the client asks for";
+    GIT_PROTOCOL = "GIT_PROTOCOL", "the git client, if sshd accepts it", "git", "the version of git's protocol; all other `GIT_*` variables are removed by `git-fence-hook as`";
 }
 
 variables! {
@@ -101,7 +109,14 @@ variables! {
     GIT_COMMON_DIR = "GIT_COMMON_DIR", "the user; removed by `git fence` for its own repository", "git", "the directory that worktrees share";
     GIT_INDEX_FILE = "GIT_INDEX_FILE", "the user; removed by `git fence` for its own repository", "git", "the index";
     GIT_SHALLOW_FILE = "GIT_SHALLOW_FILE", "`git fence`, for a push from a shallow clone", "git", "the boundary of a shallow history";
-    GIT_TERMINAL_PROMPT = "GIT_TERMINAL_PROMPT", "`git fence`, to 0 for heartbeats", "git", "disables password prompts";
+    GIT_TERMINAL_PROMPT = "GIT_TERMINAL_PROMPT", "`git fence run`, to 0 for its own connections", "git", "whether git asks for passwords on the terminal";
+    GIT_ASKPASS = "GIT_ASKPASS", "the user; if it is not set, `git fence run` sets it to nothing for its own connections", "git", "a program that answers with a password; set and empty, git asks no program at all";
+    GCM_INTERACTIVE = "GCM_INTERACTIVE", "`git fence run`, to `never` for its own connections", "Git Credential Manager", "whether it opens a window";
+    SSH_ASKPASS = "SSH_ASKPASS", "`git fence run`, for its own connections", "git, ssh", "a program that asks for a password";
+    SSH_ASKPASS_REQUIRE = "SSH_ASKPASS_REQUIRE", "the same", "ssh", "whether ssh asks that program instead of the terminal";
+    GIT_SSH_COMMAND = "GIT_SSH_COMMAND", "the user; `git fence run` adds `-o BatchMode=yes` for its own connections", "`git fence`, git", "the command for ssh";
+    GIT_SSH = "GIT_SSH", "the user", "`git fence`, git", "the program for ssh";
+    GIT_SSH_VARIANT = "GIT_SSH_VARIANT", "the user", "`git fence`, git", "which kind of ssh that is";
     GIT_AUTHOR_NAME = "GIT_AUTHOR_NAME", "`git fence push`, for a commit that it stamps; the gate, for a lease that it revokes", "git", "a commit's author";
     GIT_AUTHOR_EMAIL = "GIT_AUTHOR_EMAIL", "the same", "git", "the same";
     GIT_AUTHOR_DATE = "GIT_AUTHOR_DATE", "`git fence push`, for a commit that it stamps", "git", "the same";
@@ -111,14 +126,27 @@ variables! {
     GIT_FENCE_CLOCK_OFFSET = "GIT_FENCE_CLOCK_OFFSET", "tests", "`git fence`", "seconds to add to the wall clock, to test a wrong clock";
 }
 
+variables! {
+    /// The variables of the terminal and the machine.
+    MACHINE:
+    NO_COLOR = "NO_COLOR", "the user", "`git fence`, `git-fence-hook`", "no colours, whatever its value";
+    CLICOLOR_FORCE = "CLICOLOR_FORCE", "the user", "`git fence`, `git-fence-hook`", "colours also where there is no terminal, unless it is 0";
+    TERM = "TERM", "the terminal", "`git fence`, `git-fence-hook`", "no colours if it is `dumb`";
+    TMPDIR = "TMPDIR", "the user", "`git fence demo`, git", "where temporary files go";
+    CARGO = "CARGO", "`cargo run`", "`git fence demo`", "cargo, to build the programs that `cargo run` leaves out";
+    CARGO_MANIFEST_DIR = "CARGO_MANIFEST_DIR", "`cargo run`", "`git fence demo`", "the sources, for the same";
+}
+
 /// All variables, in groups.
 pub const ALL: &[(&str, &[Variable])] = &[
     ("Under a lease", RUN),
     ("Who is pushing", PUSHER),
     ("From where", ADDRESS),
+    ("Over ssh, with a name for each key", LOGIN),
     ("The push", PUSH),
     ("Settings", CONFIGURATION),
     ("Git, as git-fence starts it", CLIENT),
+    ("Terminal and machine", MACHINE),
 ];
 
 #[cfg(test)]
@@ -178,6 +206,8 @@ mod tests {
                 }
                 let text = fs::read_to_string(&path).unwrap();
                 let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+                // What cargo sets for the compiler is not read by the program.
+                let code = code.replace("env!(\"", "env!(");
                 for word in [".env(\"", ".env_remove(\""] {
                     assert!(!code.contains(word), "{}: {word} uses a literal name", path.display());
                 }

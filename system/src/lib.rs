@@ -18,12 +18,13 @@
 //! | [`signals`] | which signals this process ignores |
 //! | [`program`] | the program of this process |
 //! | [`descriptor`] | the flags for passing a descriptor |
-//! | [`env`](mod@env), [`Environment`], [`terminal`], [`user`] | nothing |
+//! | [`env`](mod@env), [`Environment`], [`colours`], [`screen`], [`terminal`], [`user`] | nothing |
 //!
 //! Two things are not here because libraries have them: a lock is `File::try_lock`, which is `flock` on Linux and the
 //! BSDs, and shell quoting in git's style is `gix::quote::single`.
 
 pub mod clock;
+pub mod colours;
 pub mod descriptor;
 pub mod env;
 mod environment;
@@ -32,6 +33,7 @@ pub mod lock;
 pub mod place;
 pub mod process;
 pub mod program;
+pub mod screen;
 pub mod signals;
 pub mod terminal;
 pub mod user;

@@ -12,6 +12,11 @@ pub fn columns(output: impl AsFd) -> Option<u16> {
     (size.ws_col > 0).then_some(size.ws_col)
 }
 
+/// How wide help is: as the terminal, but no wider than lines that are easy to read. 80 columns if there is no terminal.
+pub fn help_width() -> usize {
+    columns(io::stdout()).or_else(|| columns(io::stderr())).map_or(80, |columns| usize::from(columns).min(100))
+}
+
 /// Whether this process is in the foreground of its terminal and receives its key strokes.
 pub fn is_in_foreground() -> bool {
     let Ok(own) = Process::own() else { return false };

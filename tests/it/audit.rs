@@ -160,6 +160,32 @@ fn output_is_truncated_on_a_narrow_terminal_but_not_in_a_pipe() {
     assert!(piped.contains("token 4 is not above 5, the mark of fence 'repo'") && !piped.contains('…'), "{piped}");
 }
 
+#[test]
+fn columns_are_named_and_the_last_lines_are_shown() {
+    let world = busy_world();
+    let all = world.audit();
+    let table = |args: &[&str]| text(&audit(&world, args).stdout);
+    let heading = "   SEQ  TIME                      EVENT        TOKEN  PUSHER        DETAIL\n";
+    let whole = table(&[]);
+    assert!(whole.starts_with(heading) && whole.lines().count() == all.len() + 1, "{whole}");
+    assert_eq!(whole.strip_prefix(heading), Some(table(&["--no-headings"]).as_str()));
+    assert_eq!(table(&["--pusher", "nobody"]), "", "no headings without lines");
+    let last: Vec<&str> = whole.lines().skip(all.len() - 1).collect();
+    assert_eq!(table(&["-n", "2"]), format!("{heading}{}\n", last.join("\n")));
+    let numbers = numbers(&all, |_| true);
+    assert_eq!(shown(&world, &["-n", "3"]), numbers[numbers.len() - 3..]);
+    assert_eq!(shown(&world, &["--last", "1", "--rejected"]).len(), 1);
+    assert_eq!(shown(&world, &["-n", "0"]), [0; 0]);
+    assert_eq!(shown(&world, &["-n", "10000"]), numbers);
+    let csv = |args: &[&str]| table(&[&["--csv", "-n", "1"], args].concat()).lines().count();
+    assert_eq!((csv(&[]), csv(&["--no-headings"])), (2, 1));
+    let follower = Follower::start(&world, &["--json", "-n", "1"]);
+    wait_until("the last line is shown", || follower.lines().len() == 1);
+    world.push_token("main", "8").assert_landed();
+    let more = world.audit().len() - all.len();
+    wait_until("new lines are shown", || follower.lines().len() == 1 + more);
+}
+
 /// `audit --follow` and its output so far. Ended by pid when the test is over.
 struct Follower {
     child: Child,
@@ -236,7 +262,7 @@ fn follow_shows_every_line_once_across_rotation() {
 fn follow_exits_when_its_reader_is_gone_even_without_new_lines() {
     let world = World::new(&any_git());
     let mut program = world.hook_program();
-    let program = program.args(["audit", "--follow"]).arg(world.server());
+    let program = program.args(["audit", "--follow", "--no-headings"]).arg(world.server());
     let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();

@@ -1,12 +1,7 @@
 //! The commands for operators: install, status, audit.
 
 use crate::support::{World, any_git, gits, story, text, tree};
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 
 #[test]
 fn install_is_idempotent() {
@@ -116,27 +111,6 @@ fn audit_prints_a_table_or_json_lines() {
     assert_eq!(world.ok(world.hook_program().args(["audit", "--json"]).arg(world.server())), raw.trim_end());
     for (at, line) in world.audit().iter().enumerate() {
         assert_eq!(line["seq"], at as u64 + 1);
-    }
-}
-
-#[test]
-fn demo_of_the_readme_works() {
-    for git in gits() {
-        let world = World::bare(&git, &[]);
-        let mut demo = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("demo.sh"));
-        world.hermetic(&mut demo);
-        let shown = world.ok(demo.env("GIT_FENCE_HOOK", env!("CARGO_BIN_EXE_git-fence-hook")));
-        assert_eq!(shown.matches("error: FENCE-STALE token 4 is not above 5").count(), 1, "{shown}");
-        assert_eq!(shown.matches("note: waited ").count(), 1, "{shown}");
-        let order: Vec<&str> = shown.lines().filter(|line| line.contains("  accepted  ")).collect();
-        assert!(order.len() > 4, "{shown}");
-        assert_eq!(shown.matches("note: skipped: fence 'repo' is held by 'one', with token ").count(), 1, "{shown}");
-        assert_eq!(shown.matches("one has pushed").count(), 2, "{shown}");
-        assert!(!shown.contains("two has pushed"), "{shown}");
-        assert!(shown.contains("'one' held it and released it; it was the first holder"), "{shown}");
-        assert_eq!(shown.matches("error: FENCE-LEASE-REQUIRED").count(), 1, "{shown}");
-        assert!(order[2].contains("refs/heads/slow") && order[3].contains("refs/heads/main"), "{shown}");
-        assert!(shown.ends_with(|c: char| c.is_ascii_hexdigit()) && shown.contains(" lines, all intact"));
     }
 }
 

@@ -92,7 +92,8 @@ fn gate_busy_until_the_end_of_the_wait_is_reported_as_busy() {
     for args in [&["acquire", "--json"][..], &["push", "--json", "origin", "HEAD:refs/heads/b"]] {
         let (code, said) = agent.code(args);
         assert_eq!(code, 69, "{said}");
-        assert!(said.contains(r#"{"outcome":"busy","retryable":true"#), "{said}");
+        let says = |json: &str| said.contains(json);
+        assert!(says(r#"{"outcome":"busy","code":"FENCE-BUSY","#) && says(r#""retryable":true"#), "{said}");
     }
     world.go();
     slow.wait().assert_landed();

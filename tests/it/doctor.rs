@@ -183,6 +183,8 @@ fn misleading_settings_are_found_and_fixed() {
         };
         fixed("setting-unreadable", "error", "fence.mode", "of");
         fixed("setting-unreadable", "error", "fence.deploy.wait", "2m");
+        fixed("setting-unreadable", "error", "fence.refs", "");
+        fixed("setting-unreadable", "error", "fence.repo.refs", "");
         fixed("setting-unreadable", "error", "fence.De ploy.refs", "refs/heads/x");
         fixed("setting-unknown", "warning", "fence.mod", "observe");
         fixed("setting-unknown", "warning", "fence.repo.receivePack", "none");
@@ -307,4 +309,40 @@ fn mark_behind_a_lease_is_found() {
     assert_eq!(world.mark(), 8);
     world.push_token("main", "8").assert_refused("FENCE-STALE");
     world.push_token("main", "9").assert_refused("FENCE-LEASE-REQUIRED");
+}
+
+#[test]
+fn same_finding_in_a_tree_is_shown_once_with_a_summary() {
+    let world = World::bare(&any_git(), &[]);
+    world.ok(world.hook_program().args(["install", "--observe"]).arg(world.server()));
+    let copy = format!(
+        "mkdir {0} && for n in $(seq 1 40); do cp -r {1} {0}/r$n.git; done",
+        sh(world.path("all")),
+        sh(world.server())
+    );
+    world.ok(Command::new("sh").args(["-c", &copy]));
+    fs::remove_file(world.path("all/r7.git/hooks/pre-receive")).unwrap();
+    world.ok(world.hook_program().arg("enforce").arg(world.path("all/r9.git")));
+    let doctor = |args: &[&str]| {
+        let ran =
+            world.hook_program().args(["doctor", "--recursive"]).args(args).arg(world.path("all")).output().unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{}", text(&ran.stderr));
+        text(&ran.stdout)
+    };
+    let shown = doctor(&[]);
+    let all = world.path("all").display().to_string();
+    let expected = format!(
+        "note: mode-observe: fence 'repo' only observes and refuses nothing\n  fix: git-fence-hook enforce REPO\n  \
+         in 39 repositories:\n    {all}/r1.git\n    {all}/r10.git\n    {all}/r11.git\n    and 36 more: --verbose names \
+         them\nerror: hook-missing: hook '{all}/r7.git/hooks/pre-receive' is missing: no push is checked\n  \
+         fix: git-fence-hook install {all}/r7.git\n  in {all}/r7.git\n\
+         40 repositories: 1 ok, 38 with notes, 1 with problems\n"
+    );
+    assert_eq!(shown, expected);
+    let verbose = doctor(&["--verbose"]);
+    assert_eq!(verbose.matches("note: mode-observe").count(), 39);
+    assert!(verbose.ends_with("40 repositories: 1 ok, 38 with notes, 1 with problems\n"), "{verbose}");
+    let json = doctor(&["--json"]);
+    assert_eq!(json.lines().filter(|line| line.starts_with("{\"repository\":")).count(), 40);
+    assert_eq!(json.lines().count(), 40);
 }

@@ -365,7 +365,7 @@ fn invalid_options_change_nothing() {
         (&["--fence", "Deploy=refs/heads/x"], 1),
         (&["--fence", "deploy"], 2),
         (&["--fence", "deploy=main"], 1),
-        (&["--layout", "gitlab"], 2),
+        (&["--layout", "github"], 2),
         (&["--layout", "dispatcher"], 1),
     ] {
         let ran = install(&world, options);
@@ -559,7 +559,9 @@ fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_nam
     let dry = tree(&all);
     let ran = run(&["install", "--dry-run"]);
     assert!(
-        text(&ran.stdout).contains("would change: log, receive.advertisePushOptions, companion, hook"),
+        text(&ran.stdout).contains(
+            "would change: log, receive.advertisePushOptions  not set -> true, companion, hook  mode no gate -> enforce"
+        ),
         "{}",
         text(&ran.stdout)
     );
@@ -568,7 +570,9 @@ fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_nam
     let (said, failed) = (text(&ran.stdout), text(&ran.stderr));
     assert_eq!(ran.status.code(), Some(1));
     assert_eq!(
-        said.lines().filter(|line| line.starts_with("ok ") && line.ends_with("  installed")).count(),
+        said.lines()
+            .filter(|line| line.starts_with("ok ") && line.ends_with("  installed  mode no gate -> enforce"))
+            .count(),
         198,
         "{said}"
     );
@@ -583,9 +587,12 @@ fn two_hundred_repositories_are_installed_by_one_command_and_broken_ones_are_nam
     let again = text(&run(&["install"]).stdout);
     assert_eq!(again.matches("  already there").count(), 198);
     assert!(tree(&all) == once);
-    let examined = text(&run(&["doctor"]).stdout);
+    let examined = text(&run(&["doctor", "--verbose"]).stdout);
     assert_eq!(examined.lines().filter(|line| line.starts_with("ok ")).count(), 198, "{examined}");
     assert_eq!(examined.lines().filter(|line| line.starts_with("error: ")).count(), 4, "{examined}");
+    let grouped = text(&run(&["doctor"]).stdout);
+    assert_eq!(grouped.lines().filter(|line| line.starts_with("error: ")).count(), 4, "{grouped}");
+    assert!(grouped.ends_with("\n201 repositories: 198 ok, 0 with notes, 3 with problems\n"), "{grouped}");
     assert!(tree(&all) == once, "reading changes nothing");
     let gone = text(&run(&["uninstall"]).stdout);
     assert_eq!(gone.matches("  uninstalled").count(), 198, "{gone}");

@@ -3,6 +3,7 @@
 use crate::support::{
     World, any_git, as_if_from_a_shell,
     needs::{Need, lacks},
+    schema::assert_is,
     sh, signal, signal_group, text, try_signal, wait_until, write_script,
 };
 use std::{
@@ -50,6 +51,7 @@ impl Place {
     /// The outcome that `run` reports.
     fn outcome(&self) -> String {
         let status: serde_json::Value = serde_json::from_slice(&fs::read(self.path("status.json")).unwrap()).unwrap();
+        assert_is("result", &status);
         status["outcome"].as_str().unwrap().to_owned()
     }
 

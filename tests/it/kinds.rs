@@ -219,3 +219,35 @@ fn lease_on_a_fence_with_own_tokens_is_ignored() {
     assert!(doctor.starts_with("ok") && doctor.contains("note: lease-ignored: "), "{doctor}");
     assert_eq!(world.mark(), 7, "nothing is adopted from it");
 }
+
+/// A push without a token is sent to where this fence's tokens come from: to both as long as nothing has decided it.
+#[test]
+fn push_without_a_token_is_told_the_ways_that_this_fence_takes() {
+    let world = World::new(&any_git());
+    world.configure("fence.deploy.refs", "refs/heads/deploy/*");
+    let hint = |refspec: &str| {
+        let pushed = world.push(&[refspec], &[]);
+        assert!(!pushed.ok, "{}", pushed.text);
+        pushed.remote.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap().to_owned()
+    };
+    let names = |hint: &str| (hint.contains("git fence push"), hint.contains("-o fence-token="));
+    let undecided = hint("HEAD:refs/heads/main");
+    assert_eq!(names(&undecided), (true, true), "{undecided}");
+    assert!(undecided.contains("git fence run") && undecided.contains("Fencing-Token: <n>"), "{undecided}");
+    let of_deploy = hint("HEAD:refs/heads/deploy/a");
+    assert!(of_deploy.contains("git fence push --fence deploy") && of_deploy.contains("deploy:<n>"), "{of_deploy}");
+
+    world.push_token("main", "5").assert_landed();
+    let own = hint("HEAD:refs/heads/other");
+    assert_eq!(names(&own), (false, true), "{own}");
+    world.agent("a").ok(&["acquire", "--fence", "deploy"]);
+    let lease = hint("HEAD:refs/heads/deploy/a");
+    assert_eq!(names(&lease), (true, false), "{lease}");
+    assert!(lease.contains("git fence push --fence deploy"), "{lease}");
+    // One ref of two has a trailer: no reason to send the other one to tokens.
+    let stamped = world.commit("work\n\nFencing-Token: deploy:7\n");
+    let two = [&*format!("{stamped}:refs/heads/deploy/b"), "HEAD:refs/heads/deploy/c"];
+    let told = world.push(&two, &[]).remote;
+    let lease = told.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap();
+    assert_eq!(names(lease), (true, false), "{told}");
+}

@@ -25,11 +25,21 @@ fn second_client_is_told_who_holds_the_lease() {
         let (code, said) = a.code(&["acquire"]);
         assert_eq!(code, 11, "{said}");
         assert!(said.contains("this clone already holds the lease of fence 'repo', with token 1"), "{said}");
+        // `git fence --help` is git's, and needs a manual page.
+        let (code, said) = a.code(&["no-such-command"]);
+        assert!(code == 2 && said.contains("git fence -h  lists the commands"), "{code}: {said}");
+        // A forgotten lease: a run that skips because of it says how to end it.
+        let (code, said) = a.code(&["run", "--", "true"]);
+        assert!(code == 0 && said.contains("note: skipped: this clone already holds the lease"), "{code}: {said}");
+        assert!(said.contains("git fence release"), "{said}");
+        let (code, said) = a.code(&["run", "--status-file", "/no/such/directory/file", "--", "true"]);
+        assert!(code == 2 && said.contains("'/no/such/directory/file': No such file or directory"), "{code}: {said}");
+        assert!(!said.contains(".tmp"), "a name that the user does not know: {said}");
         // The same machine and user are not the same holder.
         assert_eq!(a.code(&["acquire", "--owner", "agent a"]).0, 11);
         let status: serde_json::Value = serde_json::from_str(&b.ok(&["status", "--json"])).unwrap();
         assert_eq!(
-            (&status["state"], &status["owner"], &status["mine"]),
+            (&status["outcome"], &status["holder"]["owner"], &status["holder"]["mine"]),
             (&"held".into(), &"agent a".into(), &false.into())
         );
         assert_eq!(a.ok(&["renew"]), "renewed for 90s");
@@ -123,8 +133,8 @@ fn every_command_reports_a_lost_lease() {
             // Git itself has stopped the push, and the server's record still shows it.
             let refused = world.events("push.rejected");
             let zombie: Vec<_> = refused.iter().filter(|line| line["owner"] == "zombie").collect();
-            assert_eq!(zombie.len(), 3, "{zombie:?}");
-            assert!(zombie.iter().all(|line| line["code"] == "FENCE-LEASE-HELD"), "{zombie:?}");
+            assert_eq!(zombie.len(), 2, "the pushes, and not what moves only the lease: {zombie:?}");
+            assert!(zombie.iter().all(|line| line["code"] == "FENCE-LEASE-LOST"), "{zombie:?}");
         }
         assert_eq!(b.code(&["renew"]).0, 0, "the successor keeps its lease");
     }
@@ -587,8 +597,8 @@ fn obstacles_are_reported_clearly() {
     world.ok(world.git("server.git").args(["config", "--unset", "receive.advertiseAtomic"]));
     write_script(&world.hook("update"), "case $1 in refs/fence/*) echo no leases here; exit 1;; esac");
     let (code, said) = a.code(&["acquire"]);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("hook declined"), "{said}");
+    assert_eq!(code, 77, "{said}");
+    assert!(said.contains("hook declined") && said.contains("remote: no leases here"), "{said}");
 }
 
 /// Every user on the machine can see the arguments of a process.
@@ -621,7 +631,7 @@ fn refused_first_lease_leaves_nothing_behind() {
     let world = World::bare(&any_git(), &[]);
     let a = world.agent("a");
     write_script(&world.hook("update"), "case $1 in */beat) exit 1;; esac");
-    assert_eq!(a.code(&["acquire"]).0, 1);
+    assert_eq!(a.code(&["acquire"]).0, 77);
     assert_eq!(world.server_ref("refs/fence"), None);
     fs::remove_file(world.hook("update")).unwrap();
     assert_eq!(a.ok(&["acquire"]), "1");

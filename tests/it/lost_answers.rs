@@ -270,7 +270,7 @@ fn silent_gate_is_not_reported_as_held() {
     let world = Remote::Gate.world(&any_git());
     let (a, b) = (world.agent("a"), world.agent("b"));
     a.ok(&["acquire", "--ttl", "1s"]);
-    wait_until("it has expired", || world.status()["fences"][0]["lease"]["left_ms"].as_u64().unwrap_or(0) == 0);
+    wait_until("it has expired", || world.status()["fences"][0]["lease"]["expires_in_ms"].as_u64().unwrap_or(0) == 0);
     fickle(&b, "down");
     let late =
         |options: &[&str]| code_of(&b.run(options, "true").env("GIT_FENCE_CLOCK_OFFSET", "-3600").output().unwrap());
@@ -466,7 +466,7 @@ fn lease_that_cannot_be_released_is_reported() {
     let (code, said) = code_of(&a.run(&["--ttl", "2s"], &script).output().unwrap());
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("could not release the lease"), "{said}");
-    assert!(a.status()["reason"].as_str().unwrap().contains("could not release the lease"), "{}", a.status());
+    assert!(a.status()["message"].as_str().unwrap().contains("could not release the lease"), "{}", a.status());
 }
 
 /// Interrupted while the gate is still working: no lease is left held in any case.

@@ -1,7 +1,7 @@
 //! Kinds of repositories and transports.
 
 use crate::support::{
-    Pushed, World, any_git, fixture, gits,
+    Pushed, World, any_git, gits,
     needs::{Need, lacks},
     raw::{self, RawCommand},
     wait_until, write_script,
@@ -262,11 +262,12 @@ fn receive_pack_is_found_behind_http() {
     for git in gits() {
         let world = World::new(&git);
         world.configure("http.receivepack", "true");
-        let (_server, url) = http_server(&world);
+        let server = world.web("");
+        let url = &server.url;
         let commit = world.commit("over http");
         let push = |token: &str, branch: &str| {
             let mut push = world.git("work");
-            push.args(["push", &url, &format!("{commit}:refs/heads/{branch}"), "-o", &format!("fence-token={token}")]);
+            push.args(["push", url, &format!("{commit}:refs/heads/{branch}"), "-o", &format!("fence-token={token}")]);
             Pushed::from(&push.output().unwrap())
         };
         push("5", "a").assert_landed();
@@ -275,23 +276,6 @@ fn receive_pack_is_found_behind_http() {
         assert_eq!(world.events("push.accepted")[0]["address"], "127.0.0.1");
         assert_eq!(world.mark(), 6);
     }
-}
-
-/// Python's web server with `git http-backend` behind it.
-fn http_server(world: &World) -> (Server, String) {
-    let port_file = world.path("port");
-    let mut python = Command::new("python3");
-    world.hermetic(&mut python);
-    // A python from a version manager looks for itself in the real home.
-    python.env("HOME", std::env::var_os("HOME").unwrap()).env_remove("GL_USERNAME");
-    python.arg(fixture("http-backend.py")).arg(world.path(".")).arg(&port_file);
-    let mut server = Server(python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    wait_until("the web server listens", || {
-        assert!(server.0.try_wait().unwrap().is_none(), "the web server has ended");
-        port_file.exists()
-    });
-    let port = fs::read_to_string(port_file).unwrap();
-    (server, format!("http://127.0.0.1:{port}/server.git"))
 }
 
 #[test]

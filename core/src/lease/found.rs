@@ -8,7 +8,7 @@ pub enum FoundLease {
     /// No ref, although the log has a lease.
     Nothing,
     /// A record that is not the log's.
-    Record(Proposal),
+    Record(Box<Proposal>),
 }
 
 impl Fence<'_> {
@@ -50,7 +50,7 @@ impl Fence<'_> {
                 let known = self.lease?.clone();
                 return Some(line(Standing { commit: None, ..known }, Mark::default()));
             }
-            FoundLease::Record(proposal) => proposal,
+            FoundLease::Record(proposal) => *proposal,
         };
         let is_same = |known: &&Standing| known.lease.id == lease.id;
         let is_back = |known: &&Standing| {
@@ -84,7 +84,7 @@ mod tests {
 
     fn record(id: u8, token: u64) -> FoundLease {
         let lease = lease(id, token, LeaseState::Held);
-        FoundLease::Record(Proposal { commit: oid("c").unwrap(), parents: vec![], lease, proof: None })
+        FoundLease::Record(Box::new(Proposal { commit: oid("c").unwrap(), parents: vec![], lease, proof: None }))
     }
 
     fn after(known: Option<(u8, u64)>, mark: u64, found: FoundLease) -> State {

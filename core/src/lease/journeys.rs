@@ -102,6 +102,7 @@ impl<'a> TestRun<'a> {
             ttl: Ttl::of_seconds(TTL).unwrap(),
             reason,
             words: None,
+            since: None,
             holder: self.key().of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         };
@@ -128,7 +129,7 @@ impl<'a> TestRun<'a> {
         match self.store.swap(&self.made.as_ref().unwrap().1).unwrap() {
             Swapped::Won => TakingAnswer::Won,
             Swapped::Refused(refused) => {
-                self.refused = refused;
+                self.refused = *refused;
                 TakingAnswer::Refused(TakingRefusal::of(&self.refused))
             }
             Swapped::Unknown { .. } => TakingAnswer::Unknown { most: 3 },
@@ -179,7 +180,7 @@ impl<'a> TestRun<'a> {
         *(if settles { &mut held.settled_at } else { &mut held.pending }) = Some((lease, at));
         match self.store.swap(&[swap]).unwrap() {
             Swapped::Won => PushingAnswer::Landed,
-            Swapped::Refused(refused) => PushingAnswer::Refused { may_be_lost: refused.may_be_lost() },
+            Swapped::Refused(refused) => PushingAnswer::from(&*refused),
             Swapped::Unknown { .. } => PushingAnswer::Unknown,
             Swapped::NotSent(_) => PushingAnswer::NotSent,
         }

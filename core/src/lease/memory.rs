@@ -202,7 +202,7 @@ impl LeaseStore for MemoryStore {
         Ok(match fate {
             SwapFate::Answered => match self.carry_out(swaps) {
                 Ok(()) => Swapped::Won,
-                Err(refused) => Swapped::Refused(*refused),
+                Err(refused) => Swapped::Refused(refused),
             },
             SwapFate::AnswerLost => {
                 let _ = self.carry_out(swaps);
@@ -237,7 +237,7 @@ impl LeaseStore for MemoryStore {
 /// The refusal of a swap whose part is at another version than expected.
 fn moved() -> Box<SwapRefused> {
     let why = vec!["stale info".to_owned()];
-    Box::new(SwapRefused { gate: None, why, crowded: false, lease_may_have_moved: true })
+    Box::new(SwapRefused { why, lease_may_have_moved: true, ..SwapRefused::default() })
 }
 
 /// The version as the gate names it.
@@ -252,5 +252,5 @@ fn answer(reject: &Reject) -> GateAnswer {
     };
     let mark = reject.compared().map(|(_, mark)| mark);
     let code: Option<Code> = Some(reject.code());
-    GateAnswer { verdict: "rejected".to_owned(), code, mark, holder, sentence: Some(reject.to_string()) }
+    GateAnswer { verdict: "rejected".to_owned(), code, mark, holder, fences: None, sentence: Some(reject.to_string()) }
 }

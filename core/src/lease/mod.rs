@@ -5,7 +5,7 @@
 //!
 //! [`value`] and [`secret`] are the values; [`record`] the lease and its heartbeat as commit messages, whose
 //! [`trailers`] are parsed strictly; [`part`] the refs they are in; [`standing`] a lease as the gate knows it and what
-//! a push asks of it; [`found`] a lease whose ref is not where the log says.
+//! a push asks of it; [`found`] a lease whose ref is not where the log says; [`stopped`] a push that the gate did not see.
 //!
 //! [`store`] is the interface of lease stores, [`snapshot`] what a store returns; [`taking`] and [`pushing`] are the
 //! two protocols of the client, as state machines.
@@ -22,7 +22,9 @@ pub(crate) mod record;
 pub(crate) mod secret;
 pub(crate) mod snapshot;
 pub(crate) mod standing;
+pub(crate) mod stopped;
 pub(crate) mod store;
 pub(crate) mod taking;
 pub(crate) mod trailers;
 pub(crate) mod value;
+pub(crate) mod words;

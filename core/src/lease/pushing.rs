@@ -53,7 +53,10 @@ enum PushingStage {
     /// The reply to the push.
     Sending,
     /// The lease, read after a refusal that a lost lease may have caused.
-    Checking,
+    Checking {
+        /// Whether a gate gave that refusal.
+        by_gate: bool,
+    },
     /// The reply to the swap that settles a lost push.
     Settling(LostPush),
     /// The lease, read after that swap was refused.
@@ -108,6 +111,8 @@ pub enum PushingAnswer {
     Refused {
         /// Whether a lost lease can be the cause.
         may_be_lost: bool,
+        /// Whether a gate refused it, and so has seen it.
+        by_gate: bool,
     },
     /// There was no reply.
     Unknown,
@@ -211,22 +216,24 @@ impl Pushing {
         match (self.stage, answer) {
             (PushingStage::Sending, A::Landed) => self.end(Note::MovedByPush, PushingEnd::Landed),
             (PushingStage::Sending, A::NotSent) => self.end(Note::Unmoved, PushingEnd::NotSent),
-            (PushingStage::Sending, A::Refused { may_be_lost: false }) => self.end(Note::Unmoved, PushingEnd::Refused),
-            (PushingStage::Sending, A::Refused { may_be_lost: true }) => {
-                self.go(Note::Nothing, PushingStage::Checking, PushingNext::Read)
+            (PushingStage::Sending, A::Refused { may_be_lost: false, .. }) => {
+                self.end(Note::Unmoved, PushingEnd::Refused)
+            }
+            (PushingStage::Sending, A::Refused { may_be_lost: true, by_gate }) => {
+                self.go(Note::Nothing, PushingStage::Checking { by_gate }, PushingNext::Read)
             }
             (PushingStage::Sending, A::Unknown) => {
                 self.go(Note::Nothing, PushingStage::Settling(LostPush::Own), PushingNext::Settle)
             }
-            (PushingStage::Checking, A::At(At::BeforePush)) => self.end(Note::Unmoved, PushingEnd::Refused),
+            (PushingStage::Checking { .. }, A::At(At::BeforePush)) => self.end(Note::Unmoved, PushingEnd::Refused),
             // A transaction failed halfway: the lease's ref moved, another ref did not.
-            (PushingStage::Checking, A::At(At::AfterPush)) => {
+            (PushingStage::Checking { .. }, A::At(At::AfterPush)) => {
                 self.read_refs(Note::MovedByPush, LostPushOutcome::Landed)
             }
             // Correct the record, but stop: to continue silently would hide why it was wrong.
-            (PushingStage::Checking, A::At(At::Elsewhere)) => self.end(Note::MovedToSeen, PushingEnd::Outdated),
-            (PushingStage::Checking, A::At(At::NotOurs)) => {
-                self.end(Note::Unmoved, PushingEnd::Lost { gate_is_unaware: true })
+            (PushingStage::Checking { .. }, A::At(At::Elsewhere)) => self.end(Note::MovedToSeen, PushingEnd::Outdated),
+            (PushingStage::Checking { by_gate }, A::At(At::NotOurs)) => {
+                self.end(Note::Unmoved, PushingEnd::Lost { gate_is_unaware: !by_gate })
             }
             (PushingStage::Settling(whose), A::Landed) => {
                 self.settled(whose, Note::MovedBySettling, LostPushOutcome::DidNotLand)
@@ -322,6 +329,12 @@ impl Whereabouts {
             Some(now) if Some(&now.at) == after => Whereabouts::AfterPush,
             Some(_) => Whereabouts::Elsewhere,
         }
+    }
+}
+
+impl From<&SwapRefused> for PushingAnswer {
+    fn from(refused: &SwapRefused) -> PushingAnswer {
+        PushingAnswer::Refused { may_be_lost: refused.may_be_lost(), by_gate: refused.gate.is_some() }
     }
 }
 

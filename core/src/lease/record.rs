@@ -35,6 +35,10 @@ pub struct Lease {
     /// The reason in free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
+    /// When this ownership began, by its owner's clock: RFC 3339, UTC, seconds. Advancing replaces the commit and keeps
+    /// this. Older versions do not write it. In JSON it is `began`: the log has a `since` of the gate's own beside it.
+    #[serde(default, rename = "began", skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
     /// The hash of the proof that the holder's next record must carry.
     pub holder: Holder,
     /// Fresh in every commit: if two runs made the same object, both would succeed in creating it.
@@ -44,7 +48,7 @@ pub struct Lease {
 impl Lease {
     /// The commit message with this record for `fence`, carrying `proof`.
     pub fn message(&self, fence: &FenceName, proof: Option<&Secret>) -> String {
-        let Lease { format, id, token, owner, state, ttl, reason, words, holder, nonce } = self;
+        let Lease { format, id, token, owner, state, ttl, reason, words, since, holder, nonce } = self;
         let format = u32::from(*format);
         let what = match (state, reason) {
             (LeaseState::Held, _) => format!("held by {owner}, token {token}"),
@@ -56,10 +60,11 @@ impl Lease {
             None => reason.as_str().to_owned(),
         };
         let state = if *state == LeaseState::Held { "held" } else { "released" };
+        let since = since.as_ref().map_or(String::new(), |since| format!("Fence-Since: {since}\n"));
         format!(
             "{fence}: {what} ({why})\n\n\
              Fence-Format: {format}\nFence-Lease: {id}\nFence-Token: {token}\nFence-Owner: {owner}\n\
-             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {why}\nFence-Holder: {}\nFence-Nonce: {nonce}\n{}",
+             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {why}\n{since}Fence-Holder: {}\nFence-Nonce: {nonce}\n{}",
             holder,
             proof_line(proof)
         )
@@ -86,6 +91,7 @@ impl Lease {
             ttl: trailers.parse("Fence-TTL", |value| Ttl::of_seconds(digits(value.strip_suffix('s')?)?))?,
             reason: trailers.parse("Fence-Reason", |_| Reason::parse(word))?,
             words,
+            since: trailers.find("Fence-Since").filter(|time| is_moment(time)).map(str::to_owned),
             holder: trailers.holder()?,
             nonce: trailers.nonce()?,
         })
@@ -139,10 +145,7 @@ impl Beat {
         trailers.proof()?;
         Ok(Beat {
             lease: trailers.lease()?,
-            deadline: trailers.parse("Fence-Deadline", |value| {
-                let written = value.parse::<Timestamp>().ok().map(|time| time.strftime(DEADLINE).to_string());
-                written.filter(|written| written == value)
-            })?,
+            deadline: trailers.parse("Fence-Deadline", |value| is_moment(value).then(|| value.to_owned()))?,
             progress: trailers.find("Fence-Progress").map(|text| one_line(text, LONGEST_WORDS)),
             gate: trailers.find("Fence-Judge") == Some("gate"),
             holder: if trailers.format == Format::OneUse { Some(trailers.holder()?) } else { None },
@@ -161,6 +164,17 @@ impl Beat {
         let time = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         time.unwrap_or(Timestamp::MAX).strftime(DEADLINE).to_string()
     }
+}
+
+/// Whether this is a moment in its only spelling.
+fn is_moment(value: &str) -> bool {
+    value.parse::<Timestamp>().is_ok_and(|time| time.strftime(DEADLINE).to_string() == value)
+}
+
+/// Whether this is a time as records and gates write it: RFC 3339, UTC, and nothing else.
+pub fn is_time(text: &str) -> bool {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || b"-T:.Z".contains(&b)) && text.ends_with('Z');
+    plain && text.parse::<Timestamp>().is_ok()
 }
 
 fn proof_line(proof: Option<&Secret>) -> String {
@@ -183,6 +197,7 @@ pub(crate) mod tests {
             ttl: Ttl::of_seconds(90).unwrap(),
             reason: Reason::First,
             words: None,
+            since: None,
             holder: secret(id).of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         }
@@ -219,7 +234,8 @@ pub(crate) mod tests {
         let fence = FenceName::repo();
         for state in [LeaseState::Held, LeaseState::Released] {
             for words in [None, Some("cron: nightly, host-3".to_owned())] {
-                let lease = Lease { words, reason: Reason::Expired, ..lease(7, 42, state) };
+                let since = words.as_ref().map(|_| "2026-01-01T00:00:00Z".to_owned());
+                let lease = Lease { words, since, reason: Reason::Expired, ..lease(7, 42, state) };
                 for (lease, proof) in
                     [(of_before(lease.clone()), None), (lease.clone(), None), (lease, Some(secret(9)))]
                 {

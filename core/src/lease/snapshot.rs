@@ -118,11 +118,18 @@ impl LeaseSnapshot {
     /// Who held the lease last, whether it was released or not.
     pub fn last_holder(&self, now: &Stamp) -> Option<HeldBy> {
         let StoredLease { lease, .. } = self.lease.as_ref()?;
-        let deadline = self.beat.as_ref().map_or(0, Beat::deadline_ms);
+        let beat = self.beat.as_ref().filter(|beat| beat.lease == lease.id);
+        let deadline = beat.map_or(0, Beat::deadline_ms);
         // No beat lasts longer than the TTL: anything beyond that is clock skew.
         let ttl_ms = u64::try_from(lease.ttl.duration().as_millis()).unwrap_or(u64::MAX);
-        let left_ms = deadline.saturating_sub(now.unix_ms).min(ttl_ms);
-        Some(HeldBy { owner: lease.owner.clone(), lease: lease.id.clone(), token: lease.token, left_ms })
+        Some(HeldBy {
+            owner: lease.owner.clone(),
+            lease: lease.id.clone(),
+            token: lease.token,
+            since: lease.since.clone(),
+            expires_in_ms: deadline.saturating_sub(now.unix_ms).min(ttl_ms),
+            progress: beat.and_then(|beat| beat.progress.clone()),
+        })
     }
 
     /// Whether the lease was taken and not released. It may have expired.

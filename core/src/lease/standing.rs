@@ -1,6 +1,6 @@
 //! The current state of a lease, what a push asks of it, and how it changes.
 
-use crate::{Accept, Beat, FenceName, Holder, Lease, LeaseState, Mark, ObjectId, Secret, Stamp, Token};
+use crate::{Accept, Beat, FenceName, Holder, Lease, LeaseState, Mark, ObjectId, Secret, Stamp, StoppedPush, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -75,6 +75,8 @@ pub struct LeaseAsk {
     pub beat_now: Option<Beat>,
     /// Whether the push only asks if the lease is free.
     pub only_asks: bool,
+    /// The push that it reports, if it asks because git stopped one.
+    pub stopped: Option<StoppedPush>,
     /// The secret in a push option: the proof of a holder in [`Format::OneSecret`](crate::Format::OneSecret).
     pub secret: Option<Secret>,
     /// Whether the pusher may revoke a lease.

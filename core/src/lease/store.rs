@@ -4,7 +4,9 @@
 //! [`Pushing`](crate::Pushing) decide, for every store alike, who may take a lease, when it has expired and what a lost
 //! reply means.
 
-use crate::{Beat, Code, HeldBy, Lease, LeasePart, LeaseSnapshot, Mark, Secret, StoredLease, Token, Version};
+use crate::{
+    Beat, Code, FenceName, HeldBy, Lease, LeasePart, LeaseSnapshot, Mark, Secret, StoredLease, Token, Version,
+};
 use serde::Deserialize;
 
 /// Where the lease of one fence is kept.
@@ -71,7 +73,7 @@ pub enum Swapped<E> {
     /// All records moved.
     Won,
     /// Nothing moved, and nothing will move later.
-    Refused(SwapRefused),
+    Refused(Box<SwapRefused>),
     /// There was no reply: it may have landed, or may still land.
     Unknown {
         /// What is known about the cause.
@@ -84,7 +86,7 @@ pub enum Swapped<E> {
 /// Who refused a swap, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SwapRefused {
-    /// The gate's answer; `None` if the store itself refused.
+    /// The gate's answer; `None` if the store itself refused, before the gate or after it.
     pub gate: Option<GateAnswer>,
     /// The store's own messages.
     pub why: Vec<String>,
@@ -92,6 +94,12 @@ pub struct SwapRefused {
     pub crowded: bool,
     /// Whether the messages can mean that the record is at another version.
     pub lease_may_have_moved: bool,
+    /// Whether we have no right to write there, whoever holds the lease.
+    pub denied: bool,
+    /// Everything that the store printed, line by line.
+    pub said: Vec<String>,
+    /// What moved nevertheless. A store that cannot refuse the whole of it does not protect what it moves.
+    pub moved: Vec<String>,
 }
 
 /// A gate's answer, from its line for programs.
@@ -105,9 +113,18 @@ pub struct GateAnswer {
     pub mark: Option<Mark>,
     /// Who holds the lease.
     pub holder: Option<HeldBy>,
+    /// The fences that there are, if the push named none of them.
+    pub fences: Option<Vec<FenceName>>,
     /// The message for people, from the line before.
     #[serde(skip)]
     pub sentence: Option<String>,
+}
+
+impl GateAnswer {
+    /// Whether the gate itself has refused. What it granted can still be refused behind it.
+    pub fn is_refusal(&self) -> bool {
+        self.verdict == "rejected"
+    }
 }
 
 /// A gate's answer to who holds a lease.

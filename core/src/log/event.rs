@@ -2,7 +2,7 @@
 
 use crate::{
     Code, Evidence, FenceName, Heir, LeaseChange, LeaseId, LeaseMove, LineHash, Mark, Place, Plan, PushId, ReceivePack,
-    Source, Stamp, Standing, State, Token, TokenKind, text,
+    Refused, Source, Stamp, Standing, State, Token, TokenKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -146,9 +146,12 @@ pub enum Event {
         /// How long the decision took, including waiting.
         elapsed_us: u64,
     },
-    /// A push was refused.
+    /// A push was refused. In older logs also a request that was only about leases.
     #[serde(rename = "push.rejected")]
     PushRejected(Refused),
+    /// A request that was only about leases was refused: the push would have moved no other ref.
+    #[serde(rename = "lease.refused")]
+    LeaseRefused(Refused),
     /// In observe mode: a push was admitted that could not be read, so nothing is known about what it moves.
     #[serde(rename = "push.observed")]
     PushObserved(Refused),
@@ -322,61 +325,5 @@ impl LeaseChange {
             LeaseMove::Release => Event::LeaseReleased(line),
             LeaseMove::Revoke => Event::LeaseRevoked(line),
         }
-    }
-}
-
-/// A refusal, or what would have been one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
-    /// Why, for programs.
-    pub code: Code,
-    /// Why, for people.
-    pub reason: String,
-    /// The fence that refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fence: Option<FenceName>,
-    /// The token for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
-    /// Its mark.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
-    /// Where the tokens were found, if they were read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
-    /// Who pushed.
-    #[serde(flatten)]
-    pub who: Who,
-    /// The refs it asked to move; `old` is what the pusher claimed.
-    pub refs: Vec<AskedRef>,
-    /// How many refs it asked to move.
-    pub count: usize,
-    /// How long the decision took, including waiting.
-    pub elapsed_us: u64,
-}
-
-/// How much of an unchecked name is recorded.
-const LONGEST_NAME: usize = 300;
-
-/// A ref of a refused push.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedRef {
-    /// The name that the pusher used, cut to this length. Git may not allow it.
-    pub name: String,
-    /// The old value that the pusher claimed.
-    pub old: Option<crate::ObjectId>,
-    /// The new value.
-    pub new: Option<crate::ObjectId>,
-}
-
-impl AskedRef {
-    /// The first commands of a refused push, as many as fit in a line.
-    pub fn of(commands: &[crate::RefUpdate]) -> Vec<AskedRef> {
-        let asked = |command: &crate::RefUpdate| AskedRef {
-            name: text::one_line(command.name.to_string().as_bytes(), LONGEST_NAME),
-            old: command.claimed.clone(),
-            new: command.new.clone(),
-        };
-        commands.iter().take(Plan::IN_LINE).map(asked).collect()
     }
 }

@@ -5,7 +5,7 @@ use crate::{Event, FenceName, Line, Stake, Token};
 /// Which lines to show. A line must match everything that is set; an empty filter matches all lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// Pushes that were refused, or would have been in enforce mode.
+    /// Pushes that were refused, or would have been in enforce mode. Asking for a lease is not a push.
     pub rejected: bool,
     /// Lines that name this fence.
     pub fence: Option<FenceName>,
@@ -44,7 +44,7 @@ impl Filter {
                 let mut stakes = std::iter::once(stake).chain(also);
                 stakes.any(|Stake { fence, token, .. }| wanted(Some(fence), *token))
             }
-            Event::PushRejected(refused) | Event::PushObserved(refused) => {
+            Event::PushRejected(refused) | Event::LeaseRefused(refused) | Event::PushObserved(refused) => {
                 wanted(refused.fence.as_ref(), refused.token)
             }
             Event::MarkRaised { fence, .. } | Event::MarkLowered { fence, .. } | Event::TokensChanged { fence, .. } => {
@@ -68,7 +68,8 @@ impl Filter {
 
 /// Whether the line is about a push that was refused, or admitted only in observe mode.
 fn is_refusal(event: &Event) -> bool {
-    matches!(event, Event::PushRejected(_) | Event::PushObserved(_) | Event::PushAccepted { code: Some(_), .. })
+    let is_observed = matches!(event, Event::PushObserved(_) | Event::PushAccepted { code: Some(_), .. });
+    is_observed || event.refused_push().is_some()
 }
 
 fn pusher_of(event: &Event) -> Option<&str> {
@@ -86,7 +87,9 @@ fn pusher_of(event: &Event) -> Option<&str> {
         | Event::LeaseFound(line) => Some(&line.pusher),
         Event::LeaseRenewed(renewed) => Some(&renewed.who.pusher),
         Event::PushAccepted { who, .. } | Event::PushEvicted { who, .. } => Some(&who.pusher),
-        Event::PushRejected(refused) | Event::PushObserved(refused) => Some(&refused.who.pusher),
+        Event::PushRejected(refused) | Event::LeaseRefused(refused) | Event::PushObserved(refused) => {
+            Some(&refused.who.pusher)
+        }
         Event::LogRecovered { .. }
         | Event::SettingsChanged { .. }
         | Event::PushSettled { .. }
@@ -115,34 +118,38 @@ mod tests {
     fn line_is_shown_if_it_matches_everything_that_is_set() {
         let observed = ACCEPTED.replacen("\"source\"", "\"code\":\"FENCE-STALE\",\"source\"", 1);
         let rejected = format!("\"event\":\"push.rejected\",{REFUSED}");
+        let of_lease =
+            REFUSED.replace("\"refs\":[],\"count\":0", "\"refs\":[{\"name\":\"refs/fence/repo/lease\"}],\"count\":1");
+        let asked = format!("\"event\":\"lease.refused\",{of_lease}");
+        let asked_before = format!("\"event\":\"push.rejected\",{of_lease}");
         let unread = format!("\"event\":\"push.observed\",{REFUSED}");
         let begun = r#""event":"log.begun","version":1,"pusher":"anna""#;
-        let lines = [ACCEPTED, &observed, &rejected, &unread, SETTLED, begun].map(line);
+        let lines = [ACCEPTED, &observed, &rejected, &asked, &asked_before, &unread, SETTLED, begun].map(line);
         let fence = |name: &str| Some(FenceName::parse(name.as_bytes()).unwrap());
         let token = |n: u64| Some(Token::try_from(n).unwrap());
         let time = |text: &str| Some(text.to_owned());
         let any = Filter::default;
         for (filter, shown) in [
-            (any(), "AORUSB"),
+            (any(), "AORLlUSB"),
             (Filter { rejected: true, ..any() }, "ORU"),
-            (Filter { fence: fence("repo"), ..any() }, "AORUS"),
+            (Filter { fence: fence("repo"), ..any() }, "AORLlUS"),
             (Filter { fence: fence("deploy"), ..any() }, "AO"),
             (Filter { fence: fence("other"), ..any() }, ""),
             (Filter { pusher: time("anna"), ..any() }, "AOB"),
             (Filter { pusher: time("ann"), ..any() }, ""),
             (Filter { token: token(5), ..any() }, "AOS"),
             (Filter { token: token(9), ..any() }, "AO"),
-            (Filter { token: token(4), ..any() }, "RU"),
+            (Filter { token: token(4), ..any() }, "RLlU"),
             (Filter { token: token(9), fence: fence("deploy"), ..any() }, "AO"),
             (Filter { token: token(9), fence: fence("repo"), ..any() }, ""),
-            (Filter { since: time("2026-01-02T03:04:05.678Z"), ..any() }, "AORUSB"),
+            (Filter { since: time("2026-01-02T03:04:05.678Z"), ..any() }, "AORLlUSB"),
             (Filter { since: time("2026-01-02T03:04:05.679Z"), ..any() }, ""),
             (Filter { until: time("2026-01-02T03:04:05.678Z"), ..any() }, ""),
-            (Filter { until: time("2026-01-02T03:04:05.679Z"), ..any() }, "AORUSB"),
+            (Filter { until: time("2026-01-02T03:04:05.679Z"), ..any() }, "AORLlUSB"),
             (Filter { rejected: true, pusher: time("anna"), token: token(5), ..any() }, "O"),
         ] {
             let found: String =
-                "AORUSB".chars().zip(&lines).filter(|(_, line)| filter.matches(line)).map(|(name, _)| name).collect();
+                "AORLlUSB".chars().zip(&lines).filter(|(_, line)| filter.matches(line)).map(|(name, _)| name).collect();
             assert_eq!(found, shown, "{filter:?}");
         }
     }

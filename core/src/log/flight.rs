@@ -1,6 +1,8 @@
 //! The record of an admitted push whose refs git is still updating.
 
-use crate::{FenceName, LeaseChange, ObjectId, Place, ReceivePack, RefName, Stake, Token, Who};
+use crate::{
+    FenceName, LeaseAsk, LeaseChange, ObjectId, Place, ReceivePack, RefName, Stake, Stamp, Standing, Token, Who,
+};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -63,6 +65,11 @@ impl Plan {
     /// Whether all refs are here.
     pub fn is_whole(&self) -> bool {
         self.refs.len() == self.count
+    }
+
+    /// Whether it moves nothing but refs of leases.
+    pub fn is_only_about_leases(&self) -> bool {
+        !self.refs.is_empty() && self.is_whole() && self.refs.iter().all(|planned| planned.name.is_lease())
     }
 
     /// All refs as JSON lines, to be kept beside the log.
@@ -141,6 +148,16 @@ impl InFlight {
     /// The token it carries for `fence`.
     pub fn token_for(&self, fence: &FenceName) -> Option<Token> {
         self.stakes.iter().find(|stake| stake.fence == *fence)?.token
+    }
+
+    /// Whether this is a push of the holder in `standing`, whose lease has ended, and `asked` proposes another one.
+    ///
+    /// Tokens do not tell: the push carries the lease on to the very token that the successor asks for.
+    pub fn is_succeeded(&self, standing: &Standing, asked: &LeaseAsk, now: &Stamp) -> bool {
+        let holder = &standing.lease.id;
+        let is_of_holder = self.leases.iter().any(|change| change.standing.lease.id == *holder);
+        let is_of_another = asked.lease.as_ref().is_some_and(|proposal| proposal.lease.id != *holder);
+        is_of_holder && is_of_another && standing.left_at(now).is_none()
     }
 }
 

@@ -30,6 +30,7 @@ impl State {
             | Event::LogRecovered { .. }
             | Event::LogRepaired { .. }
             | Event::PushRejected(_)
+            | Event::LeaseRefused(_)
             | Event::PushObserved(_)
             | Event::PushEvicted { .. } => {}
             Event::LogRotated { state, .. } => *self = State::clone(state).with_kinds(),

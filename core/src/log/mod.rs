@@ -9,6 +9,8 @@ pub(crate) mod filter;
 pub(crate) mod flight;
 pub(crate) mod fold;
 pub(crate) mod place;
+pub(crate) mod ref_watch;
+pub(crate) mod refused;
 pub(crate) mod settle;
 pub(crate) mod stamp;
 pub(crate) mod state;

@@ -1,5 +1,6 @@
 //! When something was recorded, by every clock that may be needed later.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -28,6 +29,12 @@ impl Stamp {
     /// Whether this stamp is in the future at `now`: the clock was ahead when it was recorded, or is behind now.
     pub fn is_ahead_of(&self, now: &Stamp) -> bool {
         if self.boot == now.boot { self.uptime_ms > now.uptime_ms } else { self.unix_ms > now.unix_ms }
+    }
+
+    /// The time by the clock that can be set, in the format of the log: RFC 3339, UTC, milliseconds.
+    pub fn written(&self) -> String {
+        let time = i64::try_from(self.unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        format!("{:.3}", time.unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
     /// The later of two stamps.

@@ -1,6 +1,6 @@
 //! Statistics of leases.
 
-use crate::{Code, Event, FenceName, LeaseId, LeaseLine, Reason, Refused, Renewed, Spread, Stamp, Ttl};
+use crate::{Code, Event, FenceName, LeaseId, LeaseLine, Reason, Renewed, Spread, Stamp, Ttl};
 use std::collections::BTreeMap;
 
 /// The fewest gaps between heartbeats from which to report anything.
@@ -13,8 +13,8 @@ const CLOSE: u64 = 800;
 pub struct LeaseTally {
     /// How often a lease was granted, by how the previous ownership ended.
     pub granted: BTreeMap<Reason, u64>,
-    /// Pushes that were refused because the lease was held.
-    pub found_held: u64,
+    /// Requests that were refused, by code. Those that found the lease held are among them.
+    pub refused: BTreeMap<&'static str, u64>,
     /// Heartbeats without a push.
     pub renewed: u64,
     /// Advances to the next token.
@@ -37,6 +37,16 @@ impl LeaseTally {
         self.granted.values().sum()
     }
 
+    /// How often a request was refused.
+    pub fn refusals(&self) -> u64 {
+        self.refused.values().sum()
+    }
+
+    /// How often a request found the lease held.
+    pub fn found_held(&self) -> u64 {
+        self.refused.get(Code::LeaseHeld.as_str()).copied().unwrap_or(0)
+    }
+
     /// The 95th percentile of the time between two heartbeats, in per cent of the TTL.
     pub fn gap_p95_percent(&self) -> Option<u64> {
         let p95 = self.gaps.percentile(95).filter(|_| self.gaps.count() >= ENOUGH_GAPS)?;
@@ -49,6 +59,9 @@ impl LeaseTally {
     }
 
     pub(crate) fn add(&mut self, event: &Event) {
+        if let Some(refused) = event.refused_lease() {
+            *self.refused.entry(refused.code.as_str()).or_default() += 1;
+        }
         match event {
             Event::LeaseGranted(line) => {
                 *self.granted.entry(line.standing.lease.reason).or_default() += 1;
@@ -74,7 +87,6 @@ impl LeaseTally {
                     self.gap(fence, lease, ttl, heard);
                 }
             }
-            Event::PushRejected(Refused { code: Code::LeaseHeld, .. }) => self.found_held += 1,
             _ => {}
         }
     }

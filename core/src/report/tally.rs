@@ -1,12 +1,12 @@
 //! Statistics of a log: a fold over its lines that needs little memory, however many there are.
 
-use crate::{Code, Event, FenceName, LeaseTally, Line, Refused, Spread, Stake};
-use std::collections::BTreeMap;
+use crate::{Code, Event, FenceName, LeaseTally, Line, PushId, Refused, Spread, Stake};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many pushers are counted by name. Names come from outside, so there may be any number.
 const MOST_PUSHERS: usize = 1000;
 
-/// The counts of the lines so far.
+/// The counts of the lines so far. What was asked of leases alone is no push: it is counted in `leases`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
     /// The number of lines.
@@ -29,6 +29,8 @@ pub struct Tally {
     pub observed: Observed,
     /// The leases.
     pub leases: LeaseTally,
+    /// Admitted pushes that move only leases and are not known to have moved them: what becomes of them is not counted.
+    of_leases: BTreeSet<PushId>,
 }
 
 /// The pushes of one fence. A push over several fences counts for each.
@@ -90,6 +92,16 @@ impl Tally {
             Some((_, last)) => last.clone_from(&line.time),
         }
         self.leases.add(&line.event);
+        if self.is_of_leases(&line.event) {
+            return;
+        }
+        if let Some(Refused { code, fence, elapsed_us, .. }) = line.event.refused_push() {
+            *self.refused.entry(code.as_str()).or_default() += 1;
+            self.waits.add(*elapsed_us);
+            if let Some(fence) = fence {
+                self.fence(fence).refused += 1;
+            }
+        }
         match &line.event {
             Event::PushAccepted { stake, also, code, who, elapsed_us, .. } => {
                 self.accepted += 1;
@@ -99,13 +111,6 @@ impl Tally {
                 }
                 if let Some(code) = code {
                     self.observed.add(*code, &who.pusher, &line.time);
-                }
-            }
-            Event::PushRejected(Refused { code, fence, elapsed_us, .. }) => {
-                *self.refused.entry(code.as_str()).or_default() += 1;
-                self.waits.add(*elapsed_us);
-                if let Some(fence) = fence {
-                    self.fence(fence).refused += 1;
                 }
             }
             // Admitted, but nothing is known about what it moves: it has no fence and is never settled.
@@ -132,6 +137,21 @@ impl Tally {
             }
             // Other lines are not about a push, or are counted when it is settled.
             _ => {}
+        }
+    }
+
+    /// Whether the line is about an admitted push that moves only leases.
+    fn is_of_leases(&mut self, event: &Event) -> bool {
+        match event {
+            Event::PushAccepted { push, plan, .. } if plan.is_only_about_leases() => {
+                self.of_leases.insert(*push);
+                true
+            }
+            // One that was settled as unmoved may land late.
+            Event::PushSettled { push, moved, .. } if *moved > 0 => self.of_leases.remove(push),
+            Event::PushLanded { push, settled_as: Some(_), .. } => self.of_leases.remove(push),
+            Event::PushSettled { push, .. } | Event::PushLanded { push, .. } => self.of_leases.contains(push),
+            _ => false,
         }
     }
 
@@ -207,6 +227,30 @@ mod tests {
         assert_eq!(tally.observed, Observed::default());
         let (first, last) = tally.times.unwrap();
         assert_eq!((first.as_str(), last.as_str()), ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.007Z"));
+    }
+
+    #[test]
+    fn requests_for_leases_are_counted_apart() {
+        let of_lease = |event: String| {
+            event.replacen(
+                r#""refs":[],"count":0"#,
+                r#""refs":[{"name":"refs/fence/repo/lease","fence":"repo","old":null,"new":null}],"count":1"#,
+                1,
+            )
+        };
+        let tally = tally(&[
+            of_lease(refused("lease.refused", "FENCE-LEASE-HELD", "\"repo\"", 30)),
+            of_lease(refused("lease.refused", "FENCE-STALE", "\"repo\"", 30)),
+            // As an earlier version wrote it.
+            of_lease(refused("push.rejected", "FENCE-LEASE-HELD", "\"repo\"", 30)),
+            of_lease(accepted("", "", "anna", 10)),
+            settled("", 0),
+            settled(r#""repo""#, 1),
+        ]);
+        assert_eq!((tally.accepted, tally.refusals(), tally.waits.count()), (0, 0, 0));
+        assert_eq!((tally.moved, tally.unmoved, tally.fences.len()), (0, 0, 0));
+        assert_eq!(tally.leases.refused, BTreeMap::from([("FENCE-LEASE-HELD", 2), ("FENCE-STALE", 1)]));
+        assert_eq!((tally.leases.refusals(), tally.leases.found_held()), (3, 2));
     }
 
     #[test]

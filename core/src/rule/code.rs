@@ -1,4 +1,4 @@
-//! The codes of refusals. Each is declared here, once; the README's list of codes is generated from it.
+//! The codes of refusals. Each is declared here, once; the list in docs/codes.md is generated from it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,7 +15,7 @@ struct Entry {
 
 const PLAIN: Entry = Entry { remedy: "", retryable: false, of_lease: false };
 
-/// The doc comment of each entry is its meaning, here and in the README.
+/// The doc comment of each entry is its meaning, here and in docs/codes.md.
 macro_rules! codes {
     ($(#[doc = $meaning:literal] $variant:ident = $name:literal { $($field:ident: $value:expr),+ })+) => {
         /// The stable name of a reason to refuse, for programs.
@@ -50,7 +50,7 @@ codes! {
     Stale = "FENCE-STALE" { remedy: "stop; to start over, get a new token from the source of this one" }
 
     /// the push would move a guarded ref without a token
-    Missing = "FENCE-MISSING" { remedy: "`-o fence-token=<n>`" }
+    Missing = "FENCE-MISSING" { remedy: "with leases: `git fence run`, `git fence push`; with tokens of your own: `-o fence-token=<n>` or the trailer `Fencing-Token: <n>`" }
 
     /// the push or its token cannot be parsed
     Malformed = "FENCE-MALFORMED" { remedy: "see the message" }
@@ -68,7 +68,7 @@ codes! {
     Nested = "FENCE-NESTED" { remedy: "push from post-receive" }
 
     /// the receive-pack that will move the refs cannot be found
-    Unseen = "FENCE-UNSEEN" { remedy: "see [settings](docs/settings.md)" }
+    Unseen = "FENCE-UNSEEN" { remedy: "see [settings](settings.md)" }
 
     /// the fence takes lease tokens, and the push lacks the lease, its token or its proof
     LeaseRequired = "FENCE-LEASE-REQUIRED" { remedy: "`git fence run`, `git fence push`" }

@@ -128,7 +128,7 @@ fn judge_token(state: &State, claim: &Claim<'_>) -> Result<(), Reject> {
         return match kind {
             _ if claim.exempt && claim.lease.is_none() => Ok(()),
             Some(TokenKind::Lease) => Err(required(claim, "the push carries no token")),
-            Some(TokenKind::Own) | None => Err(Reject::Missing { fence, name: None }),
+            Some(TokenKind::Own) | None => Err(Reject::Missing { fence, name: None, kind }),
         };
     };
     if !claim.rules.accept.admits(token, mark) {

@@ -2,7 +2,7 @@
 //!
 //! Otherwise a token that is stale for the old fence could be new for the other, and write to the same ref.
 
-use crate::{FenceName, Settings};
+use crate::{FenceName, Rules, Settings};
 use gix_glob::wildmatch::Mode as Glob;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -53,6 +53,16 @@ impl Settings {
         let bytes = serde_json::to_vec(self).expect("settings can be written as JSON");
         crate::log::chain::hex(&Sha256::digest(bytes))
     }
+
+    /// Which fences take over refs of others when the settings change to `now`.
+    pub(super) fn heirs_in(&self, now: &Settings) -> Vec<Heir> {
+        heirs(&KnownSettings { fences: self.guards(), ..KnownSettings::default() }, now)
+    }
+
+    fn guards(&self) -> Vec<Guard> {
+        let guard = |rules: &Rules| Guard { fence: rules.fence.clone(), refs: rules.refs.clone() };
+        self.fences.iter().map(guard).collect()
+    }
 }
 
 /// Which fences take over refs of others when the settings change from `before`, read from the log, to `now`.
@@ -60,9 +70,7 @@ impl Settings {
 /// It errs on the side of inheriting: whether two patterns can match the same name is judged only by their text
 /// before the first wildcard and after the last.
 pub fn heirs(before: &KnownSettings, now: &Settings) -> Vec<Heir> {
-    let before = &before.fences;
-    let now: Vec<Guard> =
-        now.fences.iter().map(|rules| Guard { fence: rules.fence.clone(), refs: rules.refs.clone() }).collect();
+    let (before, now) = (&before.fences, now.guards());
     let mut found = Vec::new();
     for to in &now {
         for from in before.iter().filter(|from| from.fence != to.fence && gives(from, before, to, &now)) {
@@ -117,7 +125,6 @@ fn may_overlap(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rules;
 
     fn settings(fences: &[(&str, &[&str])]) -> Settings {
         let rules = |(name, refs): &(&str, &[&str])| Rules {

@@ -2,6 +2,7 @@
 //!
 //! Each refusal is a variant of [`Reject`], with its message, and one arm of [`Reject::facts`].
 
+use super::hint::{self, WHO_CHANGES};
 use crate::{Code, FenceName, LeaseId, Mark, ObjectId, RefName, Token, TokenKind, text};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
@@ -15,8 +16,15 @@ pub struct HeldBy {
     pub lease: LeaseId,
     /// Its token.
     pub token: Token,
-    /// The time left unless the lease is renewed.
-    pub left_ms: u64,
+    /// When this ownership began, if it is known: RFC 3339, UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// The time left unless the lease is renewed. Older gates call it `left_ms`.
+    #[serde(alias = "left_ms")]
+    pub expires_in_ms: u64,
+    /// How far the holder says it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
 }
 
 /// A ref whose value is not what a push claims.
@@ -60,6 +68,8 @@ pub enum Reject {
         fence: FenceName,
         /// The ref without a token, if trailers were searched.
         name: Option<RefName>,
+        /// The kind of tokens that the fence takes, if decided.
+        kind: Option<TokenKind>,
     },
     /// Something in the push is malformed.
     #[error("{why}")]
@@ -130,7 +140,7 @@ pub enum Reject {
         why: String,
     },
     /// Another holder has the lease.
-    #[error("the lease of fence '{fence}' is held by {}, with token {}, for another {} s", text::in_quotes(&.by.owner), .by.token, .by.left_ms.div_ceil(1000))]
+    #[error("the lease of fence '{fence}' is held by {}, with token {}, for another {} s", text::in_quotes(&.by.owner), .by.token, .by.expires_in_ms.div_ceil(1000))]
     LeaseHeld {
         /// The fence.
         fence: FenceName,
@@ -152,6 +162,14 @@ pub enum Reject {
         fence: FenceName,
         /// Why.
         why: String,
+    },
+    /// A lease on a fence that is not configured.
+    #[error("this repository has no fence '{fence}'")]
+    NoSuchFence {
+        /// The fence that was named.
+        fence: FenceName,
+        /// Those that there are.
+        fences: Vec<FenceName>,
     },
     /// A lease on a fence that takes tokens of its own.
     #[error("fence '{fence}' takes tokens of its own and grants no leases")]
@@ -219,9 +237,9 @@ impl Reject {
     fn facts(&self) -> Facts<'_> {
         match self {
             Reject::Stale { fence, token, mark, kind } => {
-                Facts::of(Code::Stale, fence, too_old(token.get() == mark.get(), *kind))
+                Facts::of(Code::Stale, fence, hint::too_old(fence, token.get() == mark.get(), *kind))
             }
-            Reject::Missing { fence, .. } => Facts::of(Code::Missing, fence, without_token(fence)),
+            Reject::Missing { fence, kind, .. } => Facts::of(Code::Missing, fence, hint::without_token(fence, *kind)),
             Reject::Malformed { is_token: false, .. } => {
                 Facts::of(Code::Malformed, None, "nothing was written. Fix what the error names, and push again")
             }
@@ -231,7 +249,7 @@ impl Reject {
                 "nothing was written. A token is a whole number, 1 or more, as in  -o fence-token=42",
             ),
             Reject::Ambiguous { fence, .. } => {
-                Facts::of(Code::Ambiguous, fence, "send one token per fence, as a push option or as a trailer")
+                Facts::of(Code::Ambiguous, fence, "nothing was written. Send one token for each fence")
             }
             Reject::Jump { fence, .. } => Facts::of(
                 Code::Jump,
@@ -256,25 +274,29 @@ impl Reject {
                 None,
                 "if this host starts hooks elsewhere (GitLab), set  fence.receivePack = none",
             ),
-            Reject::LeaseRequired { fence, .. } => Facts::of(
-                Code::LeaseRequired,
-                fence,
-                format!(
-                    "run the work under a lease with  git fence run -- COMMAND,  or push with  git fence push. {WHO_CHANGES}"
-                ),
-            ),
+            Reject::LeaseRequired { fence, .. } => {
+                Facts::of(Code::LeaseRequired, fence, format!("{}. {WHO_CHANGES}", hint::under_a_lease(fence)))
+            }
             Reject::LeaseHeld { fence, .. } => Facts::of(
                 Code::LeaseHeld,
                 fence,
-                "nothing was written. Skip this run, or wait:  git fence run --if-held wait",
+                format!("nothing was written. Skip this run, or wait:  {} --if-held wait", hint::command("run", fence)),
             ),
             Reject::LeaseLost { fence, .. } => Facts::of(
                 Code::LeaseLost,
                 fence,
-                "nothing was written. Stop: another run may have continued from here. To start over, run  git fence acquire",
+                format!(
+                    "nothing was written. Stop: another run may have continued from here. To start over, run  {}",
+                    hint::command("acquire", fence)
+                ),
             ),
             Reject::LeaseInvalid { fence, .. } => {
                 Facts::of(Code::LeaseInvalid, fence, "nothing was written. Use  git fence  to change leases")
+            }
+            Reject::NoSuchFence { fence, fences } => {
+                let names: Vec<String> = fences.iter().map(|fence| format!("'{fence}'")).collect();
+                let hint = format!("nothing was written. Its fences are {}", names.join(", "));
+                Facts::of(Code::LeaseInvalid, fence, hint)
             }
             Reject::OwnTokens { fence } => Facts::of(
                 Code::LeaseInvalid,
@@ -299,29 +321,6 @@ impl<'a> Facts<'a> {
     fn of(code: Code, fence: impl Into<Option<&'a FenceName>>, hint: impl Into<Cow<'a, str>>) -> Facts<'a> {
         Facts { code, fence: fence.into(), hint: hint.into() }
     }
-}
-
-/// Who may change the kind of tokens that a fence takes, and how.
-const WHO_CHANGES: &str = "Only the server's operator can change this:  git-fence-hook tokens";
-
-/// What to do about a token that is too old. A hint never sends a pusher from one kind of tokens to the other.
-fn too_old(has_written: bool, kind: Option<TokenKind>) -> String {
-    let what = if has_written {
-        "this token has already written here, and each token writes only once"
-    } else {
-        "a newer run has written here: stop"
-    };
-    let then = match kind {
-        Some(TokenKind::Lease) => "run again under a new lease:  git fence run",
-        Some(TokenKind::Own) | None => "get a new token from where this one came from",
-    };
-    format!("{what}. Another number will not help; to start over, {then}")
-}
-
-/// How to send a token for `fence`.
-fn without_token(fence: &FenceName) -> String {
-    let token = if fence.as_str() == FenceName::REPO { "<n>".to_owned() } else { format!("{fence}:<n>") };
-    format!("push with  -o fence-token={token},  or end the commit's message with the trailer  Fencing-Token: {token}")
 }
 
 fn of_ref(name: &Option<RefName>) -> String {

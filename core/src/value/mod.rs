@@ -2,6 +2,7 @@
 //!
 //! Everything else is built from them. They know nothing about fences, logs or leases.
 
+pub mod clone_setting;
 pub(crate) mod length;
 pub(crate) mod names;
 pub(crate) mod object_id;

@@ -1,23 +1,32 @@
 //! The fence and remote of a command, and the lease that is held here.
 
 use crate::{
-    client::Client,
+    client::{Client, PATIENCE},
     clock::Clock,
+    commands::defaults::Defaults,
     failure::Failure,
     git::{
+        Waiting,
         address::address,
         local::{Local, Remote},
     },
     lease::{
-        held::{CurrentLease, HeldLease, LeaseDir},
+        held::{CurrentLease, HeldLease, LeaseDir, TakenBy},
         taking::LeaseRequest,
     },
+    run::signals::Interrupt,
     surroundings::Environment,
 };
 use clap::Args;
 use git_fence_core::{FenceName, LeaseId, Ttl, few_words, length_of_time, owner_name, text};
 use git_fence_system::{env, place, user};
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsStr,
+    io::{self, IsTerminal as _},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    time::Duration,
+};
 
 /// Which fence of which remote.
 #[derive(Debug, Clone, Default, Args)]
@@ -33,12 +42,12 @@ pub(crate) struct Target {
 /// The owner and the TTL of a new lease.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LeaseArgs {
-    /// Your name in the history, for people; it proves nothing [default: user@host]
+    /// Your name in the history, for people; it proves nothing [default: fence.owner, or user@host]
     #[arg(long, value_name = "ID")]
     pub(crate) owner: Option<String>,
-    /// How long the lease lasts without a heartbeat: 1s to 7d, the gate may allow less
-    #[arg(long, value_name = "TIME", default_value = "90s")]
-    pub(crate) ttl: String,
+    /// How long the lease lasts without a heartbeat: 1s to 7d, the gate may allow less [default: fence.ttl, or 90s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ttl: Option<String>,
     /// Why you take the lease, for the history
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -47,19 +56,36 @@ pub(crate) struct LeaseArgs {
     pub(crate) skew: String,
 }
 
+/// How long a single command waits.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WaitArgs {
+    /// Wait this long for a lease that is held; exit code 11 if it still is
+    #[arg(long, value_name = "TIME")]
+    wait: Option<String>,
+}
+
+impl WaitArgs {
+    /// How long to wait; none if not at all.
+    pub(crate) fn length(&self) -> Result<Option<Duration>, Failure> {
+        self.wait.as_deref().map(|wait| duration(wait, "--wait")).transpose()
+    }
+}
+
 /// What every command works with.
 pub(crate) struct Context {
     pub(crate) environment: Environment,
     pub(crate) local: Local,
+    /// Whether a signal has asked the command to end.
+    pub(crate) interrupt: Interrupt,
 }
 
 impl Context {
-    pub(crate) fn here(environment: Environment) -> Result<Context, Failure> {
+    pub(crate) fn here(environment: Environment, interrupt: Interrupt) -> Result<Context, Failure> {
         let cwd = std::env::current_dir().map_err(|e| {
             Failure::usage(format!("cannot use the current directory: {e}"), "change to another directory")
         })?;
         let local = Local::find(&cwd, &environment)?;
-        Ok(Context { environment, local })
+        Ok(Context { environment, local, interrupt })
     }
 
     /// The fence and the remote that `place` names, or those of the enclosing run.
@@ -80,7 +106,11 @@ impl Context {
             .map_err(|e| Failure::usage(e.to_string(), "every repository has the fence 'repo'"))?;
         let mut local = self.local.clone();
         remote.route.apply_to(&mut local.git);
-        Ok(Client { local, remote, fence, clock: Clock::of(&self.environment), until: None, stop: None })
+        // At a terminal somebody may be typing a password, and can stop waiting.
+        let patience = (!io::stdin().is_terminal()).then_some(PATIENCE);
+        let waiting = Some(Waiting::on(&remote.name));
+        let clock = Clock::of(&self.environment);
+        Ok(Client { local, remote, fence, clock, until: None, stop: None, hurry: None, patience, waiting })
     }
 
     /// The lease that is held here: that of the enclosing run, or the one that was acquired.
@@ -144,7 +174,7 @@ impl Context {
         dirs.filter_map(|dir| Some((dir.held().ok()?, dir))).collect()
     }
 
-    pub(crate) fn lease_request(&self, wanted: &LeaseArgs) -> Result<LeaseRequest, Failure> {
+    pub(crate) fn lease_request(&self, wanted: &LeaseArgs, taken_by: TakenBy) -> Result<LeaseRequest, Failure> {
         let owner = match &wanted.owner {
             Some(owner) => owner_name(owner).ok_or_else(|| {
                 Failure::usage(
@@ -152,15 +182,35 @@ impl Context {
                     "use for example  --owner nightly@host-3",
                 )
             })?,
-            None => self.default_owner(),
+            None => self.defaults().owner()?.unwrap_or_else(user_at_host),
         };
         let words = wanted.reason.as_deref().and_then(few_words);
-        Ok(LeaseRequest { owner, ttl: ttl(&wanted.ttl)?, words, skew: duration(&wanted.skew, "--skew")? })
+        let ttl = match &wanted.ttl {
+            Some(given) => ttl(given, "--ttl")?,
+            None => self.defaults().ttl().map_or_else(|| ttl("90s", "--ttl"), |(value, name)| ttl(&value, &name))?,
+        };
+        Ok(LeaseRequest { owner, ttl, words, skew: duration(&wanted.skew, "--skew")?, taken_by })
+    }
+
+    /// What the clone's configuration says for flags that are not given.
+    pub(crate) fn defaults(&self) -> Defaults {
+        Defaults::of(&self.local.git)
+    }
+
+    /// Who runs the command: by the name given, by that of the lease held here, or the default.
+    pub(crate) fn me(&self, given: Option<&str>, place: &Target) -> String {
+        let held = || Some(self.held(place).ok()?.1.held().ok()?.lease.owner);
+        given.and_then(owner_name).or_else(held).unwrap_or_else(|| self.default_owner())
     }
 
     fn default_owner(&self) -> String {
-        owner_name(&format!("{}@{}", user::own_name(), place::host_name())).unwrap_or_else(|| "unknown".to_owned())
+        self.defaults().owner().ok().flatten().unwrap_or_else(user_at_host)
     }
+}
+
+/// The owner's name where none is given.
+pub(crate) fn user_at_host() -> String {
+    owner_name(&format!("{}@{}", user::own_name(), place::host_name())).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// The failure for a process whose run is over.
@@ -168,12 +218,13 @@ pub(crate) fn orphaned(client: &Client) -> Failure {
     Failure::lost(&client.fence, "the run that this process belongs to is over")
 }
 
-fn ttl(value: &str) -> Result<Ttl, Failure> {
-    let length = duration(value, "--ttl")?;
+/// The TTL that `option` gives: a flag or a setting.
+fn ttl(value: &str, option: &str) -> Result<Ttl, Failure> {
+    let length = duration(value, option)?;
     let ttl = Ttl::of_seconds(length.as_secs()).filter(|ttl| ttl.duration() == length);
     ttl.ok_or_else(|| {
         Failure::usage(
-            format!("invalid TTL {}", text::quoted(value.as_bytes())),
+            format!("{option}: invalid TTL {}", text::quoted(value.as_bytes())),
             "use 1s to 7d, in whole seconds. 90s is right for most; heartbeats come every third of it",
         )
     })

@@ -5,6 +5,10 @@
 
 pub(crate) mod cli;
 pub(crate) mod context;
+pub(crate) mod defaults;
+pub(crate) mod own;
 pub(crate) mod pre_push;
 pub(crate) mod push;
 pub(crate) mod single;
+pub(crate) mod status;
+pub(crate) mod watching;

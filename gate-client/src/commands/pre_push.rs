@@ -6,7 +6,7 @@
 use crate::{
     client::Client,
     failure::Failure,
-    git::{Git, How, run},
+    git::{Git, run},
     store::{answer::PushAnswer, remote, sending::plain_push},
 };
 use git_fence_system::program::is_executable;
@@ -24,11 +24,13 @@ pub(crate) fn ask(client: &Client, refspecs: &[OsString], arguments: &[OsString]
     let mut push = plain_push(&client.local.git, &[]);
     push.args(["--verify", "--dry-run"]).args(arguments).args(&client.remote.route.receive_pack).arg("--");
     push.arg(client.name_for_git()).args(refspecs);
-    let ran = run(&mut push, &How { aloud: true, ..client.how() });
+    let ran = run(&mut push, &client.how().aloud());
     let ran = ran.map_err(Failure::CannotRunGit)?;
     match PushAnswer::of(&ran) {
         PushAnswer::Landed { .. } => Ok(()),
-        PushAnswer::Refused { refs, verdict } => Err(client.refused(&remote::refused(refs, verdict))),
+        PushAnswer::Refused { refs, verdict, said } => {
+            Err(client.refused(&remote::refused(refs, verdict, said)).already_shown())
+        }
         PushAnswer::NotSent(why) => Err(client.not_sent(why)),
         PushAnswer::Lost { .. } | PushAnswer::NoOptions | PushAnswer::NoAtomic => Err(refused()),
     }

@@ -3,13 +3,19 @@
 use crate::{
     client::Client,
     commands::{
-        context::{Context, LeaseArgs, Target, shown},
+        context::{Context, LeaseArgs, Target, WaitArgs, shown},
+        own::still_held,
         pre_push,
         single::Output,
     },
     failure::{Cause, Failure},
     git::{Git, How, run},
-    lease::{held::LeaseDir, pushing::Moved, taking::Taken},
+    lease::{
+        held::{LeaseDir, TakenBy},
+        pushing::Moved,
+    },
+    report::{Report, outcome::Outcome},
+    run::watch::note,
     store::{
         answer::{PushAnswer, RefAnswer},
         remote,
@@ -31,7 +37,9 @@ pub(crate) struct PushArgs {
     #[arg(long, value_name = "NAME")]
     fence: Option<String>,
     #[command(flatten)]
-    wanted: LeaseArgs,
+    pub(crate) wanted: LeaseArgs,
+    #[command(flatten)]
+    wait: WaitArgs,
     /// Push with this token, from your own lease service, and take no lease
     #[arg(long, value_name = "N", value_parser = parse_token)]
     token: Option<Token>,
@@ -74,9 +82,10 @@ fn parse_token(text: &str) -> Result<Token, String> {
 
 /// Pushes under the lease held here, or under one that is taken for this push and released by it.
 pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure> {
-    let place = Target { fence: args.fence.clone(), remote: args.remote.clone() };
+    let place = args.place();
     let client = context.client(&place)?;
     let refspecs = args.all_refspecs(context)?;
+    args.wait.length()?;
     if args.dry_run && args.token.is_none() {
         return dry_run(&client, &refspecs, args);
     }
@@ -91,26 +100,44 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure
         sending.arguments = args.arguments();
         // By name, so that git updates the remote-tracking refs.
         sending.by_name = client.is_named() && !fetches_leases(&context.local.git, &client.remote.name);
-        sending.how.aloud = true;
+        sending.how = sending.how.aloud();
     };
     match context.held(&place) {
         Ok((client, dir)) => {
-            let moved = client.push_held(&dir, HolderMove::Advance, &mut along)?;
-            output_of(moved, &client)
+            let client = context.gives_back(&client);
+            let pushed = client.push_held(&dir, HolderMove::Advance, &mut along);
+            let pushed = pushed.and_then(|moved| output_of(moved, &client));
+            if pushed.is_ok() { pushed } else { context.unless_interrupted(&client, None, pushed) }
         }
-        Err(Failure::Usage { .. }) => {
-            let request = context.lease_request(&args.wanted)?;
-            let dir = match client.acquire(&request)? {
-                Taken::Ours(dir) => dir,
-                Taken::Theirs(by, _) => return Err(Failure::Held { fence: client.fence, by: Box::new(by) }),
-            };
-            let pushed =
-                client.push_held(&dir, HolderMove::Release, &mut along).and_then(|moved| output_of(moved, &client));
-            clean_up(&client, &dir, pushed.is_ok());
-            pushed
-        }
+        Err(Failure::Usage { .. }) => push_under_own_lease(context, &client, args, &mut along),
         Err(other) => Err(other),
     }
+}
+
+/// Pushes under a lease that is taken for this push and released by it.
+fn push_under_own_lease(
+    context: &Context,
+    client: &Client,
+    args: &PushArgs,
+    along: &mut dyn FnMut(&mut Sending<'_>),
+) -> Result<Output, Failure> {
+    let request = context.lease_request(&args.wanted, TakenBy::Push)?;
+    let client = context.gives_back(client);
+    let taken = context.take_within(&client, &request, args.wait.length()?);
+    let dir = taken.as_ref().ok().cloned();
+    let dir = context.unless_interrupted(&client, dir.as_ref(), taken)?;
+    let pushed = client.push_held(&dir, HolderMove::Release, along).and_then(|moved| output_of(moved, &client));
+    if pushed.is_ok() {
+        dir.remove();
+        return pushed;
+    }
+    let pushed = context.unless_interrupted(&client, Some(&dir), pushed);
+    if let Err(failure) = &pushed
+        && !matches!(failure, Failure::Interrupted { .. })
+    {
+        give_back(&client, &dir);
+    }
+    pushed
 }
 
 /// Whether the remote's leases are fetched into this clone, as in a mirror. Git would then update the clone's
@@ -124,12 +151,12 @@ fn fetches_leases(git: &Git, remote: &str) -> bool {
     })
 }
 
-/// Releases the lease if the push did not: a command that ends normally never leaves a lease held.
-fn clean_up(client: &Client, dir: &LeaseDir, is_released: bool) {
-    if !is_released {
-        let _ = client.release(dir);
+/// Releases the lease that the push did not release, or says that it is still held.
+fn give_back(client: &Client, dir: &LeaseDir) {
+    match client.release(dir) {
+        Ok(()) | Err(Failure::Lost { .. }) => {}
+        Err(failure) => note(&format!("{} ({})", still_held(&client.fence), failure.in_one_line())),
     }
-    dir.remove();
 }
 
 fn output_of(moved: Moved, client: &Client) -> Result<Output, Failure> {
@@ -137,21 +164,16 @@ fn output_of(moved: Moved, client: &Client) -> Result<Output, Failure> {
         Moved::Landed { token, refs } => {
             let is_ours = |answer: &RefAnswer| answer.name.starts_with("refs/fence/");
             let refs: Vec<&RefAnswer> = refs.iter().filter(|answer| !is_ours(answer)).collect();
-            let names = |up_to_date: bool| -> Vec<&str> {
-                refs.iter()
-                    .filter(|answer| answer.up_to_date == up_to_date)
-                    .map(|answer| answer.name.as_str())
-                    .collect()
+            let names = |up_to_date: bool| -> Vec<String> {
+                let wanted = refs.iter().filter(|answer| answer.up_to_date == up_to_date);
+                wanted.map(|answer| text::one_line(answer.name.as_bytes(), 200)).collect()
             };
             let (moved, old) = (names(false), names(true));
-            let json = serde_json::json!({
-                "outcome": "landed", "fence": client.fence, "token": token, "moved": moved, "up_to_date": old
-            });
-            let shown: Vec<String> = moved.iter().map(|name| text::one_line(name.as_bytes(), 200)).collect();
-            let what = if moved.is_empty() && !old.is_empty() { "nothing new".to_owned() } else { shown.join(" ") };
-            Ok(Output::new(format!("landed with token {token}: {what}"), &json))
+            let what = if moved.is_empty() && !old.is_empty() { "nothing new".to_owned() } else { moved.join(" ") };
+            let report = Report::new(Outcome::Landed, format!("landed with token {token}: {what}")).about(client);
+            Ok(Output::of(Report { token: Some(token), moved: Some(moved), up_to_date: Some(old), ..report }))
         }
-        Moved::Refused(refused) => Err(client.refused(&refused)),
+        Moved::Refused(refused) => Err(client.refused(&refused).already_shown()),
     }
 }
 
@@ -160,7 +182,7 @@ fn dry_run(client: &Client, refspecs: &[OsString], args: &PushArgs) -> Result<Ou
     push.args((!args.no_verify).then_some("--verify"));
     push.arg("--dry-run").args(args.arguments()).args(&client.remote.route.receive_pack).arg("--");
     push.arg(client.name_for_git()).args(refspecs);
-    plain(&mut push, client, "would land", &serde_json::json!({ "outcome": "would-land", "fence": client.fence }))
+    plain(&mut push, client, Report::new(Outcome::WouldLand, "would land"))
 }
 
 /// A push with a token of the user's own, without a lease.
@@ -186,27 +208,33 @@ fn push_with(
         args.run_hook(client, &refspecs)?;
     }
     push.args(args.arguments()).arg("--").arg(&client.remote.name).args(refspecs);
-    let json = serde_json::json!({ "outcome": "landed", "fence": client.fence, "token": token });
-    plain(&mut push, client, &format!("landed with token {token}"), &json)
+    let report = if args.dry_run {
+        Report::new(Outcome::WouldLand, format!("would land with token {token}"))
+    } else {
+        Report::new(Outcome::Landed, format!("landed with token {token}"))
+    };
+    plain(&mut push, client, Report { token: Some(token), ..report })
 }
 
-fn plain(push: &mut Command, client: &Client, prose: &str, json: &serde_json::Value) -> Result<Output, Failure> {
+fn plain(push: &mut Command, client: &Client, report: Report) -> Result<Output, Failure> {
     let is_dry = push.get_args().any(|argument| argument == "--dry-run");
-    let ran = run(push, &How { aloud: true, ..How::default() });
+    let ran = run(push, &How::default().aloud());
     let ran = ran.map_err(Failure::CannotRunGit)?;
     match PushAnswer::of(&ran) {
         // Nothing was sent, so no token was checked or spent.
         PushAnswer::Landed { refs, .. } if refs.iter().all(|answer| answer.up_to_date) => {
-            let json = serde_json::json!({ "outcome": "up-to-date", "fence": client.fence });
-            Ok(Output::new("nothing new: the remote is up to date", &json))
+            let what = "nothing new: the remote is up to date";
+            Ok(Output::of(Report::new(Outcome::UpToDate, what).about(client)))
         }
-        PushAnswer::Landed { .. } => Ok(Output::new(prose, json)),
-        PushAnswer::Refused { refs, verdict } => Err(client.refused(&remote::refused(refs, verdict))),
+        PushAnswer::Landed { .. } => Ok(Output::of(report.about(client))),
+        PushAnswer::Refused { refs, verdict, said } => {
+            Err(client.refused(&remote::refused(refs, verdict, said)).already_shown())
+        }
         PushAnswer::NoOptions => Err(Failure::broken(
             format!("the remote {} does not accept push options", text::in_quotes(&client.remote.name)),
             "put the token into the commit message instead:  git fence push --token N --trailer",
         )),
-        PushAnswer::NotSent(why) => Err(client.not_sent(why)),
+        PushAnswer::NotSent(why) => Err(client.not_sent(why).already_shown()),
         // Nothing is sent in a dry run, so only the hook can have failed.
         PushAnswer::Lost { .. } if is_dry => Err(pre_push::refused()),
         PushAnswer::Lost { why } => Err(Failure::Unknown { why }),
@@ -272,6 +300,10 @@ fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Resu
 }
 
 impl PushArgs {
+    pub(crate) fn place(&self) -> Target {
+        Target { fence: self.fence.clone(), remote: self.remote.clone() }
+    }
+
     /// Runs the clone's pre-push hook, if there is one.
     fn run_hook(&self, client: &Client, refspecs: &[OsString]) -> Result<(), Failure> {
         let is_due = !self.no_verify && pre_push::is_there(&client.local.git);

@@ -1,102 +1,115 @@
 //! The single commands, one per operation on a lease.
 
 use crate::{
-    client::{Client, how_it_came, in_words, why},
-    commands::context::{Context, LeaseArgs, Target, orphaned},
+    client::{Client, in_words},
+    commands::{
+        context::{Context, LeaseArgs, Target, WaitArgs, orphaned},
+        own::still_held,
+    },
     failure::Failure,
     git::How,
-    lease::{
-        held::{CurrentLease, LeaseDir, Progress},
-        taking::Taken,
-    },
+    lease::held::{CurrentLease, LeaseDir, Progress, TakenBy},
+    report::{CurrentHolder, Report, outcome::Outcome},
 };
-use git_fence_core::{Lease, LeaseId, LeaseState, Life, Reason, Token, few_words, text};
+use git_fence_core::{
+    Code, LastHolder, Lease, LeaseId, LeaseState, Reason, StoredLease, Token, Ttl, Version, few_words, text,
+};
 use serde::Serialize;
-use std::{
-    io::{self, Write as _},
-    time::Duration,
-};
+use std::io::{self, Write as _};
 
 /// The output of a command: a line or two for people, JSON for programs.
 pub(crate) struct Output {
-    pub(crate) prose: String,
-    pub(crate) json: String,
+    prose: String,
+    data: Data,
+}
+
+enum Data {
+    Report(Box<Report>),
+    /// The entries of `git fence log`.
+    Entries(Vec<LogEntry>),
 }
 
 impl Output {
-    pub(crate) fn new(prose: impl Into<String>, json: &impl Serialize) -> Output {
-        Output { prose: prose.into(), json: serde_json::to_string(json).unwrap_or_default() }
+    pub(crate) fn new(prose: impl Into<String>, report: Report) -> Output {
+        Output { prose: prose.into(), data: Data::Report(Box::new(report)) }
     }
 
-    /// Prints to standard output, which is for data.
-    pub(crate) fn print(&self, json: bool) {
-        let mut text = if json { self.json.clone() } else { self.prose.clone() };
+    /// The message of the report, for people.
+    pub(crate) fn of(report: Report) -> Output {
+        Output::new(report.message.clone(), report)
+    }
+
+    fn is_of(&self, outcome: Outcome) -> bool {
+        matches!(&self.data, Data::Report(report) if report.outcome == outcome)
+    }
+
+    /// Prints to standard output, which is for data. `me` is who ran the command.
+    pub(crate) fn print(self, json: bool, me: &str) {
+        let _ = io::stdout().write_all(self.text(json, me).as_bytes());
+    }
+
+    /// What is printed: whole lines.
+    pub(crate) fn text(mut self, json: bool, me: &str) -> String {
+        let mut text = match &mut self.data {
+            _ if !json => self.prose,
+            Data::Report(report) => {
+                report.exit_code = Some(0);
+                report.by(me);
+                report.json()
+            }
+            Data::Entries(entries) => serde_json::to_string(entries).unwrap_or_default(),
+        };
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        let _ = io::stdout().write_all(text.as_bytes());
+        text
     }
 }
 
-#[derive(Serialize)]
-struct Ours<'a> {
-    outcome: &'static str,
-    fence: &'a str,
-    remote: &'a str,
-    token: Token,
-    owner: &'a str,
-    lease: &'a LeaseId,
-    reason: String,
-}
-
-fn ours(outcome: &'static str, client: &Client, lease: &Lease, prose: String) -> Output {
-    let json = Ours {
-        outcome,
-        fence: client.fence.as_str(),
-        remote: &client.remote.name,
-        token: lease.token,
-        owner: &lease.owner,
-        lease: &lease.id,
-        reason: why(lease),
-    };
-    Output::new(prose, &json)
+/// The report of a command that used the lease held here.
+fn ours(outcome: Outcome, client: &Client, dir: &LeaseDir, message: impl Into<String>) -> Result<Report, Failure> {
+    Ok(Report::new(outcome, message).under(&dir.held()?, dir.left(&client.clock)))
 }
 
 /// `git fence acquire`: prints the token.
-pub(crate) fn acquire(context: &Context, place: &Target, wanted: &LeaseArgs) -> Result<Output, Failure> {
-    let request = context.lease_request(wanted)?;
+pub(crate) fn acquire(
+    context: &Context,
+    place: &Target,
+    wanted: &LeaseArgs,
+    wait: &WaitArgs,
+) -> Result<Output, Failure> {
+    let request = context.lease_request(wanted, TakenBy::Acquire)?;
+    let wait = wait.length()?;
     let client = context.client(place)?;
     if context.is_orphan(&client) {
         return Err(orphaned(&client));
     }
-    match client.acquire(&request)? {
-        Taken::Ours(dir) => {
-            CurrentLease::of(&context.local, &client.fence, &client.remote.url).set(&dir)?;
-            let lease = dir.held()?.lease;
-            Ok(ours("acquired", &client, &lease, lease.token.to_string()))
-        }
-        Taken::Theirs(by, _) => Err(if context.holds(place, &by.lease) {
-            Failure::HeldHere { fence: client.fence, token: by.token }
-        } else {
-            Failure::Held { fence: client.fence, by: Box::new(by) }
-        }),
-    }
+    let client = context.gives_back(&client);
+    let taken = context.take_within(&client, &request, wait);
+    let dir = taken.as_ref().ok().cloned();
+    let dir = context.unless_interrupted(&client, dir.as_ref(), taken)?;
+    CurrentLease::of(&context.local, &client.fence, &client.remote.url).set(&dir)?;
+    let lease = dir.held()?.lease;
+    let what = format!("took the lease of fence '{}', with token {}, for {}", client.fence, lease.token, lease.ttl);
+    Ok(Output::new(lease.token.to_string(), ours(Outcome::Acquired, &client, &dir, what)?))
 }
 
 /// `git fence renew`.
 pub(crate) fn renew(context: &Context, place: &Target) -> Result<Output, Failure> {
     let (client, dir) = context.held(place)?;
+    context.interrupt.leaves(still_held(&client.fence));
     client.renew(&dir)?;
-    let lease = dir.held()?.lease;
-    Ok(ours("renewed", &client, &lease, format!("renewed for {}", lease.ttl)))
+    let ttl = dir.held()?.lease.ttl;
+    Ok(Output::of(ours(Outcome::Renewed, &client, &dir, format!("renewed for {ttl}"))?))
 }
 
 /// `git fence advance`: prints the new token.
 pub(crate) fn advance(context: &Context, place: &Target) -> Result<Output, Failure> {
     let (client, dir) = context.held(place)?;
+    context.interrupt.leaves(still_held(&client.fence));
     let token = client.advance(&dir)?;
-    let lease = dir.held()?.lease;
-    Ok(ours("advanced", &client, &lease, token.to_string()))
+    let report = ours(Outcome::Advanced, &client, &dir, format!("advanced to token {token}"))?;
+    Ok(Output::new(token.to_string(), report))
 }
 
 /// `git fence release`. Harmless if the lease was released already or has been taken over.
@@ -104,23 +117,46 @@ pub(crate) fn release(context: &Context, place: &Target) -> Result<Output, Failu
     let found = context.held(place);
     let (client, dir) = match found {
         Ok(found) => found,
-        Err(Failure::Usage { .. }) if context.client(place).is_ok() => {
-            let json = serde_json::json!({ "outcome": "nothing-held" });
-            return Ok(Output::new("no lease is held here", &json));
-        }
+        Err(Failure::Usage { .. }) => return release_left_behind(context, &context.client(place)?),
         Err(other) => return Err(other),
     };
-    let lease = dir.held()?.lease;
-    let current = CurrentLease::of(&context.local, &client.fence, &client.remote.url);
-    match client.release(&dir) {
-        Ok(()) => {
-            current.clear(&dir);
-            Ok(ours("released", &client, &lease, format!("released after token {}", lease.token)))
+    release_one(context, &client, &dir)
+}
+
+/// Releases what interrupted commands of this clone have left.
+fn release_left_behind(context: &Context, client: &Client) -> Result<Output, Failure> {
+    let (left, is_in_use) = context.left_behind(client);
+    let mut lost = None;
+    for dir in left {
+        let output = release_one(context, client, &dir)?;
+        if output.is_of(Outcome::Released) {
+            return Ok(output);
         }
-        Err(Failure::Lost { now, .. }) => {
-            current.clear(&dir);
-            let json = serde_json::json!({ "outcome": "not-ours", "fence": client.fence, "reason": now });
-            Ok(Output::new(format!("nothing to release: {now}"), &json))
+        lost = Some(output);
+    }
+    let what = if is_in_use {
+        "no lease to release: another command in this clone uses it, and gives it back itself"
+    } else {
+        "no lease is held here"
+    };
+    Ok(lost.unwrap_or_else(|| Output::of(Report::new(Outcome::NothingHeld, what).about(client))))
+}
+
+fn release_one(context: &Context, client: &Client, dir: &LeaseDir) -> Result<Output, Failure> {
+    let held = dir.held()?;
+    context.interrupt.leaves(still_held(&client.fence));
+    let current = CurrentLease::of(&context.local, &client.fence, &client.remote.url);
+    match client.release(dir) {
+        Ok(()) => {
+            current.clear(dir);
+            let what = format!("released after token {}", held.lease.token);
+            Ok(Output::of(Report::new(Outcome::Released, what).under(&held, None)))
+        }
+        Err(Failure::Lost { now, by, .. }) => {
+            current.clear(dir);
+            let report = Report::new(Outcome::NotOurs, format!("nothing to release: {now}")).under(&held, None);
+            let holder = by.map(|by| CurrentHolder::of(*by, false));
+            Ok(Output::of(Report { code: Some(Code::LeaseLost), holder, ..report }))
         }
         Err(other) => Err(other),
     }
@@ -128,7 +164,7 @@ pub(crate) fn release(context: &Context, place: &Target) -> Result<Output, Failu
 
 /// `git fence revoke`.
 pub(crate) fn revoke(context: &Context, place: &Target, wanted: &LeaseArgs) -> Result<Output, Failure> {
-    let request = context.lease_request(wanted)?;
+    let request = context.lease_request(wanted, TakenBy::Revoke)?;
     if request.words.is_none() {
         return Err(Failure::usage(
             "revoking a lease requires a reason",
@@ -138,87 +174,43 @@ pub(crate) fn revoke(context: &Context, place: &Target, wanted: &LeaseArgs) -> R
     let client = context.client(place)?;
     match client.revoke(&request)? {
         Some(lease) => {
-            let prose =
+            let what =
                 format!("revoked the lease of {}, which had token {}", text::in_quotes(&lease.owner), lease.token);
-            Ok(ours("revoked", &client, &lease, prose))
+            let time = client.clock.now().written();
+            let (by, words) = (Some(request.owner.clone()), request.words.clone());
+            let Lease { owner, token, .. } = lease;
+            let last = LastHolder { owner, token, time, reason: Reason::Revoked, by, words };
+            let report = Report::new(Outcome::Revoked, what).about(&client);
+            Ok(Output::of(Report { last: Some(last), owner: request.owner, words: request.words, ..report }))
         }
         None => {
-            let json = serde_json::json!({ "outcome": "free", "fence": client.fence });
-            Ok(Output::new(format!("nobody holds the lease of fence '{}'", client.fence), &json))
+            let what = format!("nobody holds the lease of fence '{}'", client.fence);
+            Ok(Output::of(Report::new(Outcome::Free, what).about(&client)))
         }
     }
 }
 
+/// One ownership in the history of a lease.
 #[derive(Serialize)]
-struct StatusJson<'a> {
-    fence: &'a str,
-    remote: &'a str,
-    state: &'static str,
+struct LogEntry {
+    lease: LeaseId,
+    token: Token,
+    owner: String,
+    state: LeaseState,
+    ttl_s: Ttl,
+    reason: Reason,
     #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<Token>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease: Option<&'a LeaseId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deadline: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<&'a str>,
-    /// Whether it is held here.
-    mine: bool,
-    /// Whether its holder has seen a gate on the remote; absent if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gate: Option<bool>,
+    words: Option<String>,
+    time: String,
+    commit: Version,
 }
 
-/// `git fence status`: who holds the lease, by this machine's clock. A gate uses its own clock.
-pub(crate) fn status(context: &Context, place: &Target) -> Result<Output, Failure> {
-    let client = context.client(place)?;
-    let seen = client.read()?;
-    let life = seen.life(&client.clock.now(), Duration::ZERO, Duration::ZERO);
-    let lease = seen.lease.as_ref().map(|seen| &seen.lease);
-    let beat = seen.beat.as_ref().filter(|beat| lease.is_some_and(|lease| lease.id == beat.lease));
-    let state = match (lease, life) {
-        (None, _) => "never-held",
-        (_, Life::Free) => "released",
-        (_, Life::Alive) => "held",
-        (_, Life::AliveOrLate | Life::Expired) => "expired",
-    };
-    let json = StatusJson {
-        fence: client.fence.as_str(),
-        remote: &client.remote.name,
-        state,
-        owner: lease.map(|lease| lease.owner.as_str()),
-        token: lease.map(|lease| lease.token),
-        lease: lease.map(|lease| &lease.id),
-        reason: lease.map(why),
-        deadline: beat.map(|beat| beat.deadline.as_str()),
-        progress: beat.and_then(|beat| beat.progress.as_deref()),
-        mine: lease.is_some_and(|lease| context.holds(place, &lease.id)),
-        gate: seen.gate().then_some(true),
-    };
-    let mut prose = match lease {
-        None => format!("fence '{}'  never held", client.fence),
-        Some(lease) => {
-            let owner = text::in_quotes(&lease.owner);
-            let mine = if json.mine { " (this clone)" } else { "" };
-            let word = match state {
-                "held" => "held by",
-                "released" => "released by",
-                _ => "expired, last held by",
-            };
-            format!("fence '{}'  {word} {owner}{mine}, token {}; {}", client.fence, lease.token, how_it_came(lease))
-        }
-    };
-    if let (Some(deadline), "held" | "expired") = (json.deadline, state) {
-        prose.push_str(&format!("\nuntil     {deadline}"));
+impl LogEntry {
+    fn of(seen: &StoredLease) -> LogEntry {
+        let Lease { id, token, owner, state, ttl, reason, words, .. } = seen.lease.clone();
+        let (time, commit) = (seen.time.clone(), seen.at.clone());
+        LogEntry { lease: id, token, owner, state, ttl_s: ttl, reason, words, time, commit }
     }
-    if let (Some(progress), "held" | "expired") = (json.progress, state) {
-        prose.push_str(&format!("\nprogress  {}", text::in_quotes(progress)));
-    }
-    Ok(Output::new(prose, &json))
 }
 
 /// `git fence log`: who held the lease, newest first.
@@ -227,14 +219,7 @@ pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Outp
     let mirror = client.mirror()?;
     let seen = mirror.read(&How::default(), most)?;
     let history = mirror.history(seen.lease.as_ref(), most, &How::default(), |_| false)?;
-    let rows: Vec<serde_json::Value> = history
-        .iter()
-        .map(|seen| {
-            let Lease { id, token, owner, state, ttl, reason, words, .. } = &seen.lease;
-            serde_json::json!({ "lease": id, "token": token, "owner": owner, "state": state, "ttl_s": ttl.duration().as_secs(),
-                "reason": reason, "words": words, "time": seen.time, "commit": seen.at })
-        })
-        .collect();
+    let entries = history.iter().map(LogEntry::of).collect();
     let after = [None].into_iter().chain(history.iter().map(Some));
     let prose: Vec<String> = history
         .iter()
@@ -245,7 +230,8 @@ pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Outp
             format!("{:>8}  {}  {owner} {what}", lease.token, seen.time)
         })
         .collect();
-    Ok(Output::new(if prose.is_empty() { "never held".to_owned() } else { prose.join("\n") }, &rows))
+    let prose = if prose.is_empty() { "never held".to_owned() } else { prose.join("\n") };
+    Ok(Output { prose, data: Data::Entries(entries) })
 }
 
 /// What an owner did with the lease, and how it got it unless the lease had been released.
@@ -277,7 +263,7 @@ pub(crate) fn progress(context: &Context, place: &Target, words: &str) -> Result
             "use for example  git fence progress 'page 3 of 9'",
         )
     })?;
-    let _ = dir.held()?;
     dir.set_progress(&Progress { text: text.clone(), at: client.clock.now() })?;
-    Ok(Output::new("", &serde_json::json!({ "outcome": "noted", "progress": text })))
+    let report = ours(Outcome::Noted, &client, &dir, "noted: the next heartbeat tells the remote")?;
+    Ok(Output::new("", Report { progress: Some(text), ..report }))
 }

@@ -79,6 +79,16 @@ impl Local {
         let git = Git { dir: cwd.to_owned(), environment: environment.without_helper() };
         let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format", "--show-cdup"];
         let output = git.ask(args).map_err(|why| {
+            let why = why.to_string();
+            if why.contains("dubious ownership") {
+                let dir = cwd.display();
+                return Failure::usage(
+                    format!("git does not trust the repository at '{dir}': it belongs to another user"),
+                    format!(
+                        "run this as its owner, or trust it with  git config --global --add safe.directory '{dir}'"
+                    ),
+                );
+            }
             Failure::usage(format!("not in a usable git repository: {why}"), "run this in a clone of the repository")
         })?;
         let mut lines = output.lines();

@@ -4,10 +4,13 @@
 
 pub(crate) mod address;
 pub(crate) mod local;
+pub(crate) mod said;
+mod unattended;
 
 use crate::surroundings::Environment;
 use git_fence_core::text;
 use git_fence_system::{
+    colours::say,
     env,
     process::{self, Pid, ProcessHandle, Signal},
 };
@@ -42,6 +45,8 @@ pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
+    /// How long it was waited for, if it was killed because it took longer.
+    pub(crate) gave_up_after: Option<Duration>,
 }
 
 /// Why a git command failed.
@@ -62,13 +67,50 @@ pub(crate) struct How {
     pub(crate) within: Option<Duration>,
     /// Kill it when this is set.
     pub(crate) stop: Option<Arc<AtomicBool>>,
+    /// Who is waited for, to be named once if it takes long.
+    pub(crate) waiting: Option<Waiting>,
+}
+
+/// A remote that is waited for.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiting {
+    remote: String,
+    is_said: Arc<AtomicBool>,
+}
+
+/// After how long the remote is named.
+const SAY_SO: Duration = Duration::from_secs(4);
+
+impl Waiting {
+    pub(crate) fn on(remote: &str) -> Waiting {
+        Waiting { remote: remote.to_owned(), is_said: Arc::default() }
+    }
+
+    /// Names the remote on standard error, unless it is too soon or has been done.
+    fn say(&self, elapsed: Duration, within: Option<Duration>) {
+        if elapsed < SAY_SO || self.is_said.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let left = within.map(|within| within.saturating_sub(elapsed).as_secs_f64().ceil());
+        let left = left.map_or(String::new(), |left| format!(", for another {left} s"));
+        let remote = text::in_quotes(&self.remote);
+        say(&format!("note: waiting for the remote {remote} to answer{left}\n"));
+    }
 }
 
 impl How {
     /// Whether to give up after `elapsed`.
     pub(crate) fn is_over(&self, elapsed: Duration) -> bool {
-        self.within.is_some_and(|within| elapsed >= within)
-            || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.within.is_some_and(|within| elapsed >= within) || self.is_stopped()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
+    /// For a push of the user's own, which may take as long as it takes: git itself says what it does.
+    pub(crate) fn aloud(&self) -> How {
+        How { aloud: true, within: None, stop: self.stop.clone(), waiting: None }
     }
 }
 
@@ -153,6 +195,9 @@ pub(crate) fn in_double_quotes(bytes: &[u8]) -> Vec<u8> {
 impl Ran {
     /// The line of git's messages that says what went wrong, safe to show.
     pub(crate) fn complaint(&self) -> String {
+        if let Some(after) = self.gave_up_after {
+            return format!("no answer within {} s", after.as_secs_f64().round());
+        }
         let messages = String::from_utf8_lossy(&self.stderr);
         let lines: Vec<&str> = messages.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let is_bad = |line: &&&str| line.starts_with("fatal: ") || line.starts_with("error: ");
@@ -179,20 +224,26 @@ impl Ran {
         let said = String::from_utf8_lossy(&self.stderr);
         // A server that prints messages has been reached, and its hooks may print the same about another remote.
         let is_reached = said.lines().any(|line| line.starts_with("remote: "));
-        let words = [
-            "Could not read from remote repository",
-            "the remote end hung up upon initial contact",
+        let any = |words: &[&str]| {
+            let mut fatal = said.lines().filter_map(|line| line.strip_prefix("fatal: "));
+            fatal.any(|it| words.iter().any(|words| it.starts_with(words)))
+        };
+        // Over http, git says these before it sends anything, after the page of the server's error.
+        any(&[
             "unable to access ",
-        ];
-        let is_it =
-            |line: &str| line.strip_prefix("fatal: ").is_some_and(|it| words.iter().any(|words| it.starts_with(words)));
-        !is_reached && said.lines().any(is_it)
+            "Authentication failed for ",
+            "could not read Username for ",
+            "could not read Password for ",
+            "unable to get password from user",
+        ]) || !is_reached
+            && any(&["Could not read from remote repository", "the remote end hung up upon initial contact"])
     }
 }
 
 /// Runs `command` to its end.
 pub(crate) fn run(command: &mut Command, how: &How) -> io::Result<Ran> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let since = Instant::now();
     let is_bounded = how.within.is_some() || how.stop.is_some();
     if is_bounded {
         // Its own group, so that its descendants can be killed with it.
@@ -202,11 +253,13 @@ pub(crate) fn run(command: &mut Command, how: &How) -> io::Result<Ran> {
     let stdout = PipeReader::start(child.stdout.take(), false);
     let stderr = PipeReader::start(child.stderr.take(), how.aloud);
     let pid = Pid::from_child(&child);
-    if is_bounded && !ends_in_time(pid, how) {
+    let is_over = (is_bounded || how.waiting.is_some()) && !ends_in_time(pid, how);
+    if is_over {
         process::signal_group(pid, Signal::KILL);
     }
     let status = child.wait()?;
-    Ok(Ran { status, stdout: stdout.collect(), stderr: stderr.collect() })
+    let gave_up_after = (is_over && !how.is_stopped()).then(|| since.elapsed());
+    Ok(Ran { status, stdout: stdout.collect(), stderr: stderr.collect(), gave_up_after })
 }
 
 /// How long to wait for the end of a pipe after git has exited. Its last output is in the pipe already, but a
@@ -255,6 +308,9 @@ fn ends_in_time(pid: Pid, how: &How) -> bool {
     loop {
         if how.is_over(since.elapsed()) {
             return false;
+        }
+        if let Some(waiting) = &how.waiting {
+            waiting.say(since.elapsed(), how.within);
         }
         let left = how.within.map_or(POLL, |within| within.saturating_sub(since.elapsed()));
         if process.ends_within(left.min(POLL)).unwrap_or(true) {

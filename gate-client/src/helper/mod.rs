@@ -88,13 +88,8 @@ struct Helper {
 /// Serves git's commands until it closes the connection.
 pub(crate) fn main(args: &[OsString], environment: &Environment) -> ExitCode {
     let [_, name, url] = args else {
-        crate::commands::cli::report(
-            &Failure::usage(
-                "this program is only for git, which runs it for pushes under a lease",
-                "run  git fence run -- COMMAND",
-            ),
-            false,
-        );
+        let what = "this program is only for git, which runs it for pushes under a lease";
+        Failure::usage(what, "run  git fence run -- COMMAND").print();
         return ExitCode::from(2);
     };
     let is_working = Arc::new(AtomicBool::new(false));
@@ -102,7 +97,7 @@ pub(crate) fn main(args: &[OsString], environment: &Environment) -> ExitCode {
     let mut helper = match Helper::new(name, url, environment, is_working) {
         Ok(helper) => helper,
         Err(failure) => {
-            crate::commands::cli::report(&failure, false);
+            failure.print();
             return ExitCode::from(128);
         }
     };
@@ -110,7 +105,7 @@ pub(crate) fn main(args: &[OsString], environment: &Environment) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(HelperError::Reported) => ExitCode::from(128),
         Err(HelperError::Failed(failure)) => {
-            crate::commands::cli::report(&failure, false);
+            failure.print();
             ExitCode::from(128)
         }
     }
@@ -218,21 +213,13 @@ impl Helper {
             Ok(Some(Moved::Refused(refused))) => {
                 let code = refused.gate.and_then(|gate| gate.code);
                 let reason = |update: &Update| reason_for(update, &refused.why, code);
-                answer.extend(updates.iter().flat_map(|update| error(&update.to, &reason(update))));
-            }
-            Err(failure) => {
-                print(&failure.prose());
-                let why = match &failure {
-                    Failure::Lost { .. } => format!("{} {failure}", Code::LeaseLost),
-                    other => other.to_string(),
-                };
-                let has_landed = |update: &Update| match &failure {
-                    Failure::InPart { refs, .. } => !refs.iter().any(|name| *name == *update.to.to_string_lossy()),
-                    _ => false,
-                };
-                let answer_for = |update| if has_landed(update) { ok(&update.to) } else { error(&update.to, &why) };
+                let has_moved =
+                    |update: &Update| refused.moved.iter().any(|name| *name == *update.to.to_string_lossy());
+                let answer_for =
+                    |update| if has_moved(update) { ok(&update.to) } else { error(&update.to, &reason(update)) };
                 answer.extend(updates.iter().flat_map(answer_for));
             }
+            Err(failure) => answer.extend(report_failure(&failure, dir, &updates)),
         }
         answer.push(b'\n');
         Ok(answer)
@@ -249,7 +236,7 @@ impl Helper {
             sending.refspecs = updates.iter().map(Update::refspec).collect();
             sending.options.extend_from_slice(self.options.push_options());
             sending.arguments = self.options.push_arguments(updates);
-            sending.how.aloud = true;
+            sending.how = sending.how.aloud();
         });
         match pushed {
             // The options are the user's, not ours, so use git's own message.
@@ -278,6 +265,9 @@ impl Helper {
             clock: self.clock.clone(),
             until: None,
             stop: None,
+            hurry: None,
+            patience: None,
+            waiting: None,
         })
     }
 
@@ -357,6 +347,28 @@ fn with_password(git: &Git, name: &OsStr, url: &OsStr, lease: Option<&LeaseDir>)
     written.into_iter().find(|written| without_password(written) == *url).unwrap_or_else(|| url.to_owned())
 }
 
+/// Reports a push that failed. Of a lost lease git says why, with the first ref, and nobody says it again.
+fn report_failure(failure: &Failure, dir: &LeaseDir, updates: &[Update]) -> Vec<u8> {
+    let is_lost = matches!(failure, Failure::Lost { .. });
+    if is_lost {
+        dir.set_told();
+        print(&format!("hint: {}\n", failure.hint()));
+    } else {
+        failure.print();
+    }
+    let why = |nth: usize| match (is_lost, nth) {
+        (true, 0) => format!("{} {failure}", Code::LeaseLost),
+        (true, _) => Code::LeaseLost.to_string(),
+        (false, _) => failure.to_string(),
+    };
+    let is_among = |refs: &[String], update: &Update| refs.iter().any(|name| *name == *update.to.to_string_lossy());
+    let has_landed = |update: &Update| matches!(failure, Failure::InPart { refs, .. } if !is_among(refs, update));
+    let answer = |(nth, update): (usize, &Update)| {
+        if has_landed(update) { ok(&update.to) } else { error(&update.to, &why(nth)) }
+    };
+    updates.iter().enumerate().flat_map(answer).collect()
+}
+
 /// Why this ref did not move: the reason given for it, after the gate's code. If there are only reasons for other
 /// refs, those.
 fn reason_for(update: &Update, why: &[String], code: Option<Code>) -> String {
@@ -380,7 +392,7 @@ fn gone(dir: &LeaseDir) -> Failure {
 
 /// Runs a git whose messages are for the user.
 fn aloud(command: &mut Command) -> Result<Ran, Failure> {
-    run(command, &How { aloud: true, ..How::default() }).map_err(Failure::CannotRunGit)
+    run(command, &How::default().aloud()).map_err(Failure::CannotRunGit)
 }
 
 fn print(text: &str) {

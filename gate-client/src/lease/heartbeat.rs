@@ -2,7 +2,6 @@
 
 use crate::{client::Client, clock, failure::Failure, lease::held::LeaseDir, random};
 use git_fence_core::Stamp;
-use git_fence_system::env;
 use std::{
     sync::{
         Arc,
@@ -45,11 +44,11 @@ impl Heartbeat {
         tell: impl Fn(HeartbeatNews) + Send + 'static,
     ) -> Heartbeat {
         let (stop, stopped) = mpsc::channel();
-        let (mut client, dir) = (client.clone(), dir.clone());
+        let (mut client, dir) = (client.unattended(), dir.clone());
         let hurry = Arc::new(AtomicBool::new(false));
         client.stop = Some(hurry.clone());
-        // Nobody is there to answer a prompt.
-        client.local.git.environment.set(env::GIT_TERMINAL_PROMPT, "0");
+        // A failed attempt is reported anyway.
+        client.waiting = None;
         let thread = thread::spawn(move || {
             let mut pause = ttl / 3;
             while stopped.recv_timeout(jittered(pause)) == Err(RecvTimeoutError::Timeout) {

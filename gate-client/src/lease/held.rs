@@ -4,6 +4,7 @@
 //! does not block the heartbeat.
 
 use crate::{
+    clock::{Clock, left_until},
     failure::{Failure, of_file},
     files::{home, name_of_url, wait_for_lock, write_whole},
     git::{How, local::Local},
@@ -15,6 +16,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -37,9 +39,26 @@ pub(crate) struct HeldLease {
     pub(crate) key: Key,
     /// Whether the remote has a gate, as last learned.
     pub(crate) gate: bool,
+    /// The command that took it; none if an older version did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) taken_by: Option<TakenBy>,
     /// A push whose answer was lost: the lease is at this version if it landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<Pending>,
+}
+
+/// The command that took a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TakenBy {
+    /// `acquire` leaves the lease to the commands that follow.
+    Acquire,
+    /// `push` gives it back.
+    Push,
+    /// `run` gives it back when its command has ended.
+    Run,
+    /// `revoke` ends somebody else's.
+    Revoke,
 }
 
 /// The secret of a holder. It is on disk before anything is sent, so that no crash loses it.
@@ -125,12 +144,31 @@ pub(crate) struct Progress {
 const LONG_AGO: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The directory of one lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LeaseDir(PathBuf);
+#[derive(Debug, Clone)]
+pub(crate) struct LeaseDir {
+    path: PathBuf,
+    /// In the process that took the lease: others see by it that the process is alive.
+    #[expect(dead_code, reason = "held open for its lock")]
+    alive: Option<Arc<Locked>>,
+}
+
+/// The file that notes that the loss of the lease has been told.
+const TOLD: &str = "told";
+/// The extension of the directory of a lease that its run could not release.
+const LEFT: &str = "left";
+/// The lock of the process that took the lease. The kernel releases it, whatever ends that process.
+const ALIVE: &str = "alive.lock";
 
 /// A lock, released on drop.
+#[derive(Debug)]
 #[must_use = "the lock is released on drop"]
 pub(crate) struct Locked(#[expect(dead_code, reason = "held open for its lock")] File);
+
+impl PartialEq for LeaseDir {
+    fn eq(&self, other: &LeaseDir) -> bool {
+        self.path == other.path
+    }
+}
 
 impl LeaseDir {
     /// Creates the directory of a new lease.
@@ -140,26 +178,48 @@ impl LeaseDir {
         let dir = all.join(id.as_str());
         let objects = dir.join("objects");
         DirBuilder::new().recursive(true).mode(0o700).create(&objects).map_err(|e| of_file(&objects, e))?;
-        Ok(LeaseDir(dir))
+        let dir = LeaseDir::at(&dir);
+        let alive = dir.lock(ALIVE, &How::default())?;
+        Ok(LeaseDir { alive: Some(Arc::new(alive)), ..dir })
     }
 
     /// The directory at `path`, which need not exist.
     pub(crate) fn at(path: &Path) -> LeaseDir {
-        LeaseDir(path.to_owned())
+        LeaseDir { path: path.to_owned(), alive: None }
+    }
+
+    /// The directory of the lease `id`, if this clone has it.
+    pub(crate) fn of(local: &Local, id: &LeaseId) -> Option<LeaseDir> {
+        let path = home(local).join("leases").join(id.as_str());
+        let either = [path.clone(), path.with_extension(LEFT)].map(|path| LeaseDir::at(&path));
+        either.into_iter().find(|dir| dir.held().is_ok())
+    }
+
+    /// The directories of all leases of this clone.
+    pub(crate) fn all(local: &Local) -> Vec<LeaseDir> {
+        let entries = fs::read_dir(home(local).join("leases")).into_iter().flatten().flatten();
+        entries.map(|entry| LeaseDir::at(&entry.path())).collect()
+    }
+
+    /// Whether the process that took the lease may be alive. A lease of an older version has no such lock.
+    pub(crate) fn is_in_use(&self) -> bool {
+        let lock = File::options().read(true).write(true).open(self.path.join(ALIVE));
+        // Shared: others that ask at the same moment must not look like the process itself.
+        lock.is_err() || lock.is_ok_and(|lock| lock.try_lock_shared().is_err())
     }
 
     /// `failed`, or the reason for it if the lease was released meanwhile.
     pub(crate) fn or_gone(&self, failed: Failure) -> Failure {
-        if self.0.is_dir() { failed } else { gone() }
+        if self.path.is_dir() { failed } else { gone() }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The object directory of this lease's records.
     pub(crate) fn objects(&self) -> PathBuf {
-        self.0.join("objects")
+        self.path.join("objects")
     }
 
     pub(crate) fn held(&self) -> Result<HeldLease, Failure> {
@@ -174,6 +234,11 @@ impl LeaseDir {
         self.read("beat.json")
     }
 
+    /// How long the lease is still good by its holder's own deadline.
+    pub(crate) fn left(&self, clock: &Clock) -> Option<Duration> {
+        self.pulse().ok().map(|pulse| left_until(&pulse.good_until, &clock.now()))
+    }
+
     pub(crate) fn set_pulse(&self, pulse: &Pulse) -> Result<(), Failure> {
         self.write("beat.json", pulse)
     }
@@ -184,6 +249,16 @@ impl LeaseDir {
 
     pub(crate) fn set_progress(&self, progress: &Progress) -> Result<(), Failure> {
         self.write("progress.json", progress)
+    }
+
+    /// Notes that a push inside the run has said that the lease is lost.
+    pub(crate) fn set_told(&self) {
+        let _ = fs::write(self.path.join(TOLD), "");
+    }
+
+    /// Whether a push inside the run has said that the lease is lost.
+    pub(crate) fn is_told(&self) -> bool {
+        self.path.join(TOLD).exists()
     }
 
     /// Serialises the pushes of this lease: each needs the token that the previous one leaves.
@@ -199,13 +274,18 @@ impl LeaseDir {
     /// Removes the local state. The lease itself lives in the remote.
     pub(crate) fn remove(&self) {
         // In one step for all readers, not file by file.
-        let gone = self.0.with_extension("gone");
-        let moved = fs::rename(&self.0, &gone);
-        let _ = fs::remove_dir_all(if moved.is_ok() { &gone } else { &self.0 });
+        let gone = self.path.with_extension("gone");
+        let moved = fs::rename(&self.path, &gone);
+        let _ = fs::remove_dir_all(if moved.is_ok() { &gone } else { &self.path });
+    }
+
+    /// Moves the local state out of the way of processes that a run has left: they must not push under its lease.
+    pub(crate) fn leave(&self) {
+        let _ = fs::rename(&self.path, self.path.with_extension(LEFT));
     }
 
     fn lock(&self, name: &str, how: &How) -> Result<Locked, Failure> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, e) })?;
         wait_for_lock(&file, how).map_err(|e| match e.kind() {
@@ -218,7 +298,7 @@ impl LeaseDir {
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         let bytes = fs::read(&path);
         let bytes = bytes.map_err(|e| if e.kind() == io::ErrorKind::NotFound { gone() } else { of_file(&path, e) })?;
         serde_json::from_slice(&bytes).map_err(|e| of_file(&path, e.into()))
@@ -226,7 +306,7 @@ impl LeaseDir {
 
     /// Replaces the file atomically.
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         write_whole(&path, &serde_json::to_vec(value).unwrap_or_default()).map_err(|e| of_file(&path, e))
     }
 }
@@ -234,7 +314,7 @@ impl LeaseDir {
 /// Removes the state of leases that expired days ago, left by killed runs.
 fn sweep(leases: &Path, now: &Stamp) {
     for entry in fs::read_dir(leases).into_iter().flatten().flatten() {
-        let dir = LeaseDir(entry.path());
+        let dir = LeaseDir::at(&entry.path());
         let is_old = |pulse: Pulse| pulse.good_until.age_at(now) > LONG_AGO;
         if dir.pulse().is_ok_and(is_old) {
             dir.remove();
@@ -257,7 +337,7 @@ impl CurrentLease {
 
     pub(crate) fn find(&self) -> Option<LeaseDir> {
         let path = fs::read_to_string(&self.0).ok()?;
-        Some(LeaseDir(PathBuf::from(path))).filter(|dir| dir.0.is_dir())
+        Some(LeaseDir::at(Path::new(&path))).filter(|dir| dir.path.is_dir())
     }
 
     pub(crate) fn set(&self, dir: &LeaseDir) -> Result<(), Failure> {
@@ -266,7 +346,7 @@ impl CurrentLease {
         }
         let parent = self.0.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|e| of_file(parent, e))?;
-        let path = dir.0.to_string_lossy();
+        let path = dir.path.to_string_lossy();
         write_whole(&self.0, path.as_bytes()).map_err(|e| of_file(&self.0, e))
     }
 

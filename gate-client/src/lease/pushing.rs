@@ -13,7 +13,7 @@ use crate::{
 };
 use git_fence_core::{
     HolderMove, Lease, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Note, Pushing, PushingAnswer, PushingEnd,
-    PushingNext, Record, Swap, SwapRefused, Swapped, Token, Version, Whereabouts,
+    PushingNext, Record, StoppedPush, Swap, SwapRefused, Swapped, Token, Version, Whereabouts,
 };
 
 /// The result of a push under the lease.
@@ -22,7 +22,7 @@ pub(crate) enum Moved {
     /// It landed with this token; what became of each ref, where the answer was heard.
     Landed { token: Token, refs: Vec<RefAnswer> },
     /// It did not, and the lease is still ours.
-    Refused(SwapRefused),
+    Refused(Box<SwapRefused>),
 }
 
 impl Client {
@@ -169,8 +169,8 @@ impl<'a> HeldPush<'a> {
         Ok(match answer {
             Swapped::Won => PushingAnswer::Landed,
             Swapped::Refused(refused) => {
-                self.refused = refused;
-                PushingAnswer::Refused { may_be_lost: self.refused.may_be_lost() }
+                self.refused = *refused;
+                PushingAnswer::from(&self.refused)
             }
             Swapped::Unknown { why } => {
                 self.lost_why = Some(why);
@@ -192,7 +192,7 @@ impl<'a> HeldPush<'a> {
             Swapped::Won => PushingAnswer::Landed,
             Swapped::Refused(refused) => {
                 self.why = refused.why.join("; ");
-                PushingAnswer::Refused { may_be_lost: true }
+                PushingAnswer::Refused { may_be_lost: true, by_gate: refused.gate.is_some() }
             }
             Swapped::Unknown { why } => {
                 self.why = why;
@@ -249,7 +249,7 @@ impl<'a> HeldPush<'a> {
         let why = || self.lost_why.clone().unwrap_or_else(|| self.refused.why.join("; "));
         match end {
             PushingEnd::Landed => Ok(Moved::Landed { token, refs: self.refs }),
-            PushingEnd::Refused => Ok(Moved::Refused(self.refused)),
+            PushingEnd::Refused => Ok(Moved::Refused(Box::new(self.refused))),
             PushingEnd::ReleasedBefore if self.wanted == HolderMove::Release => {
                 Ok(Moved::Landed { token: self.held.lease.token, refs: Vec::new() })
             }
@@ -259,7 +259,9 @@ impl<'a> HeldPush<'a> {
                 let why = "the lease has advanced without this push, and the local state was outdated";
                 Err(Failure::DidNotLand { why: why.to_owned() })
             }
-            PushingEnd::InPart => Err(Failure::InPart { why: why(), refs: self.undone }),
+            PushingEnd::InPart => {
+                Err(Failure::InPart { why: format!("the lease moved: {}", why()), refs: self.undone })
+            }
             PushingEnd::MovedOn => {
                 let (names, why) = (self.undone.join(", "), why());
                 Err(Failure::Unknown {
@@ -271,8 +273,8 @@ impl<'a> HeldPush<'a> {
                 Err(self.failure.unwrap_or_else(|| client.unreachable(self.why)))
             }
             PushingEnd::Lost { gate_is_unaware } => {
-                if gate_is_unaware && self.store.gate() {
-                    let _ = self.store.tell_gate(&self.held.lease.owner, &self.options_for_gate());
+                if gate_is_unaware {
+                    self.tell_gate();
                 }
                 Err(client.lost(&self.seen))
             }
@@ -280,6 +282,16 @@ impl<'a> HeldPush<'a> {
             PushingEnd::LostOnTheWay => Err(client
                 .lost(&self.seen)
                 .after("the lease moved with the push, but its refs may not all have moved; since then")),
+        }
+    }
+
+    /// Tells the gate about a push that git has stopped, so that it stands in the log: once, with its refs. Nobody waits
+    /// for the answer to be good: the lease is lost either way.
+    fn tell_gate(&self) {
+        let refs = self.refs.iter().map(|answer| answer.name.as_str());
+        let stopped = StoppedPush::of(&self.held.lease.id, self.token, refs);
+        if let Some(stopped) = stopped.filter(|_| self.store.gate()) {
+            let _ = self.store.tell_gate(&self.held.lease.owner, &stopped, &self.options_for_gate());
         }
     }
 

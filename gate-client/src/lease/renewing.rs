@@ -6,9 +6,7 @@ use crate::{
     failure::Failure,
     lease::held::{HeldLease, LeaseDir, Pulse},
 };
-use git_fence_core::{
-    Code, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Record, Stamp, Swap, SwapRefused, Swapped,
-};
+use git_fence_core::{Code, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Record, Stamp, Swap, Swapped};
 
 impl Client {
     /// Moves the beat. Returns the new deadline.
@@ -36,13 +34,20 @@ impl Client {
                 }
                 Swapped::Unknown { why } => return Err(self.unreachable(why)),
                 Swapped::NotSent(failure) => return Err(failure),
-                Swapped::Refused(SwapRefused { gate: Some(gate), .. }) => {
-                    return Err(match gate.code {
-                        Some(Code::LeaseLost | Code::Stale) => self.lost(&store.read()?),
-                        _ => self.refused_by(&gate),
-                    });
+                Swapped::Refused(refused) => {
+                    if let Some(gate) = &refused.gate {
+                        return Err(match gate.code {
+                            Some(Code::LeaseLost | Code::Stale) => self.lost(&store.read()?),
+                            _ => self.refused_by(gate, &refused.said),
+                        });
+                    }
+                    let before = pulse.at.clone();
+                    self.catch_up_with_beat(&held, &mut pulse, &store.read()?)?;
+                    // Nobody has moved it: the remote refuses for a reason of its own.
+                    if pulse.at == before && !refused.crowded {
+                        return Err(self.refused(&refused));
+                    }
                 }
-                Swapped::Refused(_) => self.catch_up_with_beat(&held, &mut pulse, &store.read()?)?,
             }
         }
         Err(self.unreachable("its beat keeps changing".to_owned()))

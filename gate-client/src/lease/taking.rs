@@ -5,13 +5,13 @@ use crate::{
     clock,
     failure::Failure,
     git::How,
-    lease::held::{HeldLease, Key, LeaseDir, Pulse},
+    lease::held::{HeldLease, Key, LeaseDir, Pulse, TakenBy},
     random,
     store::remote::RemoteRefs,
 };
 use git_fence_core::{
-    Ahead, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Mark, Purpose,
-    Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
+    Ahead, Beat, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Mark,
+    Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
     TakingRefusal, Token, Ttl, next_token,
 };
 use std::{mem, sync::atomic::Ordering, thread, time::Duration};
@@ -24,6 +24,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) words: Option<String>,
     /// How far clocks may differ where no gate judges.
     pub(crate) skew: Duration,
+    /// The command that wants it.
+    pub(crate) taken_by: TakenBy,
 }
 
 /// What came of trying to take a lease.
@@ -37,7 +39,7 @@ pub(crate) enum Taken {
 
 const BUSY: &str = "another push has held the slot for longer than the gate waits (FENCE-BUSY)";
 /// How long the last try of an interrupted run may take.
-const LAST_TRY: Duration = Duration::from_secs(20);
+const LAST_TRY: Duration = Duration::from_secs(10);
 /// The longest rest before the next try.
 const REST: Duration = Duration::from_millis(250);
 
@@ -103,13 +105,14 @@ struct Taker<'a> {
     not_sent: Option<Failure>,
 }
 
-/// One try: the new lease, its directory and its store. The directory is removed unless the lease was taken.
+/// One try: the new lease, its directory and its store. The directory is removed unless the lease was taken, or may
+/// have been: then this clone knows it again.
 struct Attempt<'a> {
     id: LeaseId,
     master: Secret,
     dir: LeaseDir,
     store: RemoteRefs<'a>,
-    is_ours: bool,
+    may_be_ours: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -117,13 +120,13 @@ impl<'a> Attempt<'a> {
         let (id, master) = (random::lease_id(), random::secret());
         let dir = LeaseDir::create(&client.local, &id, &client.clock.now())?;
         let store = RemoteRefs::open(client, dir.objects(), false)?;
-        Ok(Attempt { id, master, dir, store, is_ours: false })
+        Ok(Attempt { id, master, dir, store, may_be_ours: false })
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        if !self.is_ours {
+        if !self.may_be_ours {
             self.dir.remove();
         }
     }
@@ -194,7 +197,7 @@ impl<'a> Taker<'a> {
 
     /// An interrupted run must still find out whether it took the lease, or it leaves the lease held.
     fn swap_again(&mut self) -> Result<TakingAnswer, Failure> {
-        let last_try = How { aloud: false, within: Some(LAST_TRY), stop: None };
+        let last_try = How { within: Some(LAST_TRY), ..How::default() };
         self.swap(self.is_interrupted().then_some(&last_try))
     }
 
@@ -215,7 +218,7 @@ impl<'a> Taker<'a> {
         }
         Ok(match answer {
             Swapped::Won => TakingAnswer::Won,
-            Swapped::Refused(refused) => self.refused(refused),
+            Swapped::Refused(refused) => self.refused(*refused),
             Swapped::Unknown { why } => {
                 self.why = why;
                 TakingAnswer::Unknown { most }
@@ -241,7 +244,10 @@ impl<'a> Taker<'a> {
     /// Whether the store shows the record of this try.
     fn check(&mut self) -> Result<TakingAnswer, Failure> {
         let held = self.attempt.dir.held()?;
-        let now = self.attempt.store.read().map_err(|e| may_be_ours(self.request.ttl, &e.in_one_line()))?;
+        let now = self.attempt.store.read().map_err(|e| {
+            self.attempt.may_be_ours = true;
+            may_be_ours(self.request.ttl, &e.in_one_line())
+        })?;
         Ok(TakingAnswer::IsThere(now.lease.is_some_and(|now| now.at == held.at)))
     }
 
@@ -260,6 +266,7 @@ impl<'a> Taker<'a> {
             parent,
             key: Key::Master(self.attempt.master.clone()),
             gate: false,
+            taken_by: Some(self.request.taken_by),
             pending: None,
         })
     }
@@ -276,14 +283,16 @@ impl<'a> Taker<'a> {
             ttl: self.request.ttl,
             reason,
             words: self.request.words.clone(),
+            since: Some(Beat::deadline_at(self.client.clock.now().unix_ms)),
             holder: self.attempt.master.of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         }
     }
 
-    /// Whether the run was asked to end.
+    /// Whether the command was asked to end.
     fn is_interrupted(&self) -> bool {
-        self.client.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+        let Client { stop, hurry, .. } = self.client;
+        [stop, hurry].into_iter().flatten().any(|asked| asked.load(Ordering::Relaxed))
     }
 
     /// What the end means.
@@ -291,7 +300,7 @@ impl<'a> Taker<'a> {
         let client = self.client;
         match end {
             TakingEnd::Ours => {
-                self.attempt.is_ours = true;
+                self.attempt.may_be_ours = true;
                 Ok(Taken::Ours(self.attempt.dir.clone()))
             }
             TakingEnd::TheirsByGate => self.theirs(self.by.clone(), None),
@@ -303,13 +312,16 @@ impl<'a> Taker<'a> {
             TakingEnd::ChangesHands | TakingEnd::NothingHeld => self.theirs(None, None),
             TakingEnd::GateIsBusy => Err(client.busy(BUSY)),
             TakingEnd::Crowded => Err(client.busy(self.refused.why.join("; "))),
-            TakingEnd::RefusedByStore => Err(client.refused_without_cause(&self.refused)),
+            TakingEnd::RefusedByStore => Err(client.refused(&self.refused)),
             TakingEnd::RefusedByGate => Err(match &self.refused.gate {
-                Some(gate) => client.refused_by(gate),
-                None => client.refused_without_cause(&self.refused),
+                Some(gate) => client.refused_by(gate, &self.refused.said),
+                None => client.refused(&self.refused),
             }),
             TakingEnd::MayNotRevoke => Err(client.may_not_revoke()),
-            TakingEnd::MayBeOurs => Err(may_be_ours(self.request.ttl, &self.why)),
+            TakingEnd::MayBeOurs => {
+                self.attempt.may_be_ours = true;
+                Err(may_be_ours(self.request.ttl, &self.why))
+            }
             TakingEnd::NotSent => Err(self.not_sent.take().unwrap_or_else(|| client.unreachable(self.why.clone()))),
         }
     }

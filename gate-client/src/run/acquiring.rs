@@ -1,20 +1,23 @@
 //! Taking the first free lease of several, and waiting for one.
 
 use crate::{
-    client::Client,
-    clock::{self, left_until},
+    client::{Client, PATIENCE},
+    clock::{self, Clock, left_until},
+    commands::own::GO_ON,
     failure::Failure,
     lease::{
         held::LeaseDir,
         taking::{LeaseRequest, Taken},
     },
     random,
-    run::watch::{RunEvent, note},
+    run::{
+        waiting::WaitingLine,
+        watch::{RunEvent, note},
+    },
 };
 use git_fence_core::{Ahead, HeldBy, Version, text};
 use git_fence_system::signals::SIGTERM;
 use std::{
-    io::{self, IsTerminal as _},
     sync::{Arc, atomic::AtomicBool, mpsc::Receiver},
     time::Duration,
 };
@@ -22,10 +25,12 @@ use std::{
 /// How long to wait between two tries for a lease that is held: a little at first, then longer.
 const FIRST_PROBE: Duration = Duration::from_millis(500);
 const PROBE: Duration = Duration::from_secs(5);
-/// How long a remote may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a release may take. The lease expires by itself.
-const PATIENCE_FOR_RELEASE: Duration = Duration::from_secs(20);
+/// How long taking a lease may take in all: several answers.
+const LONGEST_TRY: Duration = Duration::from_secs(60);
+/// How long a release may take: as long as the lease lasts and a little more, because a connection takes time, but not
+/// longer than this. It expires by itself.
+const LONGEST_RELEASE: Duration = Duration::from_secs(10);
+const BEYOND_THE_LEASE: Duration = Duration::from_secs(5);
 
 /// The result of trying for a lease.
 pub(crate) enum FirstFree {
@@ -36,23 +41,63 @@ pub(crate) enum FirstFree {
     Interrupted(i32, Option<Failure>),
 }
 
-/// Tries one after the other, and again until `wait` has passed.
+/// How long to wait for a lease that is held, and whether to say so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
+    pub(crate) length: Duration,
+    pub(crate) is_quiet: bool,
+}
+
+/// Tries one after the other, and again until the wait has passed.
 pub(crate) fn take_first_free(
     clients: &[Client],
     request: &LeaseRequest,
-    wait: Duration,
+    wait: Wait,
     events: &Receiver<RunEvent>,
     stop: &Arc<AtomicBool>,
 ) -> Result<FirstFree, Failure> {
-    let clock = &clients[0].clock;
-    let end = clock::after(&clock.now(), wait);
-    let (mut has_reported, mut pause) = (false, FIRST_PROBE);
+    try_until_free(&clients[0].clock, wait, events, || try_each(clients, request, stop))
+}
+
+/// Takes a single lease, and waits for it.
+pub(crate) fn take_when_free(
+    client: &Client,
+    request: &LeaseRequest,
+    length: Duration,
+    events: &Receiver<RunEvent>,
+) -> Result<LeaseDir, Failure> {
+    let wait = Wait { length, is_quiet: false };
+    let taken = try_until_free(&client.clock, wait, events, || {
+        Ok(match client.acquire(request)? {
+            Taken::Ours(dir) => FirstFree::Ours(client.clone(), dir),
+            Taken::Theirs(by, ahead) => FirstFree::AllHeld(client.clone(), by, ahead),
+        })
+    })?;
+    match taken {
+        FirstFree::Ours(_, dir) => Ok(dir),
+        FirstFree::AllHeld(_, by, _) => Err(Failure::timed_out(&client.fence, by, length)),
+        FirstFree::Interrupted(signal, left_behind) => {
+            let left = left_behind.map_or("nothing was taken".to_owned(), |failure| failure.in_one_line());
+            let what = format!("the wait for the lease of fence '{}' is over; {left}", client.fence);
+            Err(Failure::Interrupted { signal, what, hint: GO_ON.to_owned() })
+        }
+    }
+}
+
+fn try_until_free(
+    clock: &Clock,
+    wait: Wait,
+    events: &Receiver<RunEvent>,
+    mut try_once: impl FnMut() -> Result<FirstFree, Failure>,
+) -> Result<FirstFree, Failure> {
+    let end = clock::after(&clock.now(), wait.length);
+    let (mut line, mut pause) = (WaitingLine::new(wait.is_quiet), FIRST_PROBE);
     let mut watch = Watch::default();
     loop {
         if let Some(signal) = events.try_iter().find_map(|event| asks_to_end(&event)) {
             return Ok(FirstFree::Interrupted(signal, None));
         }
-        let tried = try_each(clients, request, stop);
+        let tried = try_once();
         if let Some(signal) = events.try_iter().find_map(|event| asks_to_end(&event)) {
             let left_behind = match tried {
                 Ok(FirstFree::Ours(client, dir)) => release(&client, &dir).err(),
@@ -63,28 +108,18 @@ pub(crate) fn take_first_free(
         }
         let mut left = left_until(&end, &clock.now());
         if let Ok(FirstFree::AllHeld(_, by, ahead)) = &tried
-            && !wait.is_zero()
+            && !wait.length.is_zero()
         {
             left = left.max(watch.left(by, ahead.as_ref()));
         }
         match tried {
-            Ok(FirstFree::AllHeld(client, by, _)) if !left.is_zero() => {
-                if !has_reported {
-                    note(&format!(
-                        "waiting up to {} s for {}, which holds fence '{}'",
-                        left.as_secs_f64().ceil(),
-                        text::in_quotes(&by.owner),
-                        client.fence
-                    ));
-                    has_reported = true;
-                }
-            }
+            Ok(FirstFree::AllHeld(client, by, _)) if !left.is_zero() => line.tell(&client.fence, &by, left),
             Err(Failure::Unreachable { .. } | Failure::Busy { .. }) if !left.is_zero() => {}
             tried => return tried,
         }
-        let event = events.recv_timeout(spread(pause).min(left));
+        let event = line.pause(events, spread(pause).min(left));
         pause = (2 * pause).min(PROBE);
-        if let Some(signal) = event.ok().as_ref().and_then(asks_to_end) {
+        if let Some(signal) = event.as_ref().and_then(asks_to_end) {
             return Ok(FirstFree::Interrupted(signal, None));
         }
     }
@@ -154,23 +189,33 @@ fn try_each(clients: &[Client], request: &LeaseRequest, stop: &Arc<AtomicBool>) 
     }
 }
 
-/// A client that gives up on a remote that does not answer, and stops at once when `run` is asked to end. At a
-/// terminal it waits: the user may be typing a password, and a signal that interrupts `run` there interrupts
-/// git, too.
+/// A client that gives up on a remote that does not answer, and stops at once when `run` is asked to end. It asks for no
+/// password, at a terminal either: a heartbeat could not ask, and the lease would be lost.
 fn bounded(client: &Client, stop: &Arc<AtomicBool>) -> Client {
-    if io::stdin().is_terminal() {
-        return client.clone();
-    }
-    Client { until: Some(clock::after(&client.clock.now(), PATIENCE)), stop: Some(stop.clone()), ..client.clone() }
+    let until = Some(clock::after(&client.clock.now(), LONGEST_TRY));
+    Client { until, stop: Some(stop.clone()), patience: Some(PATIENCE), ..client.unattended() }
 }
 
-/// Releases the lease; retries once if the remote did not answer.
+/// Releases the lease; retries once if the remote did not answer and there is time left.
 pub(crate) fn release(client: &Client, dir: &LeaseDir) -> Result<(), Failure> {
-    let in_time = || Client { until: Some(clock::after(&client.clock.now(), PATIENCE_FOR_RELEASE)), ..client.clone() };
-    let released = match in_time().release(dir) {
-        Err(failure) if failure.is_retryable() || matches!(failure, Failure::Unknown { .. }) => in_time().release(dir),
+    let now = client.clock.now();
+    let left = dir.pulse().map_or(Duration::ZERO, |pulse| left_until(&pulse.good_until, &now));
+    let until = clock::after(&now, (left + BEYOND_THE_LEASE).min(LONGEST_RELEASE));
+    let client = Client { until: Some(until.clone()), ..client.unattended() };
+    let released = match client.release(dir) {
+        Err(failure) if may_succeed_now(&failure) && !left_until(&until, &client.clock.now()).is_zero() => {
+            client.release(dir)
+        }
         released => released,
     };
-    dir.remove();
+    // What could not be released stays known to this clone:  git fence release  finds it.
+    if released.is_err() {
+        dir.leave();
+    }
     released
+}
+
+/// Whether to try once more to release.
+fn may_succeed_now(failure: &Failure) -> bool {
+    failure.is_retryable() || matches!(failure, Failure::Unknown { .. })
 }

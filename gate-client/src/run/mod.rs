@@ -9,30 +9,37 @@ pub(crate) mod child;
 pub(crate) mod inside;
 pub(crate) mod keeper;
 pub(crate) mod lfs;
+pub(crate) mod lookup;
 pub(crate) mod members;
-pub(crate) mod outcome;
 pub(crate) mod signals;
 pub(crate) mod starter;
+pub(crate) mod waiting;
 pub(crate) mod watch;
 pub(crate) mod wire;
 
 use crate::{
     client::Client,
-    commands::context::{Context, LeaseArgs, duration, orphaned},
+    commands::{
+        context::{Context, LeaseArgs, Target, duration, orphaned},
+        own::{Whose, held},
+    },
     failure::{Failure, HELD, LOST, who},
+    lease::held::TakenBy,
+    report::{CurrentHolder, Report, in_ms, outcome::Outcome},
     run::{
-        acquiring::{FirstFree, release, take_first_free},
-        outcome::Outcome,
+        acquiring::{FirstFree, Wait, release, take_first_free},
         starter::Starter,
         watch::{Bounds, Ended, Run, RunEvent, code_of_signal, note},
     },
 };
 use clap::{Args, ValueEnum};
-use git_fence_core::HeldBy;
-use git_fence_system::signals::{SIGTERM, listen, termination_signals};
+use git_fence_core::{Code, HeldBy};
+use git_fence_system::{
+    colours::say,
+    signals::{SIGTERM, listen, termination_signals},
+};
 use std::{
     ffi::OsString,
-    io::{self, Write as _},
     path::PathBuf,
     process::ExitCode,
     sync::{
@@ -53,12 +60,15 @@ pub(crate) struct RunArgs {
     remote: Vec<String>,
     #[command(flatten)]
     wanted: LeaseArgs,
-    /// What to do if the lease is held
-    #[arg(long, value_enum, default_value = "skip")]
-    if_held: IfHeld,
-    /// How long to wait with --if-held wait
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    wait: String,
+    /// What to do if the lease is held [default: wait with --wait, or else fence.ifHeld, or skip]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    if_held: Option<IfHeld>,
+    /// Wait this long for a lease that is held [default with --if-held wait: 30s]
+    #[arg(long, value_name = "TIME")]
+    wait: Option<String>,
+    /// Say nothing if the run is skipped, and nothing while it waits: for cron, which mails what is said
+    #[arg(short, long)]
+    quiet: bool,
     /// Hold the lease at least this long, so that a machine that starts later still finds it held
     #[arg(long, value_name = "TIME")]
     min_hold: Option<String>,
@@ -80,16 +90,17 @@ pub(crate) struct RunArgs {
     /// Print the outcome as JSON on standard output, after the command's own output
     #[arg(long)]
     pub(crate) json: bool,
-    /// The command and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
+    /// The command and its arguments; it begins after `--`, or at the first word that is no flag
+    // Without allow_hyphen_values: a mistyped flag of ours must not become the command.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum IfHeld {
+pub(crate) enum IfHeld {
     /// Exit with code 0, or that of -E
     Skip,
-    /// Retry until --wait has passed, then exit like skip
+    /// Try again until --wait has passed, then exit like skip
     Wait,
     /// Exit with code 11
     Fail,
@@ -97,39 +108,44 @@ enum IfHeld {
 
 /// Runs the command, reports the outcome, and returns the exit code.
 pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCode {
-    let mut outcome = Outcome::default();
-    let done = run_under_lease(context, args, starter, &mut outcome);
+    let mut report = starting();
+    let done = run_under_lease(context, args, starter, &mut report);
     let code = match done {
         Ok(code) => code,
         Err(failure) => {
-            if outcome.outcome.is_empty() || outcome.outcome == "running" {
-                outcome.outcome = failure.outcome();
-            }
-            outcome.reason = Some(failure.in_one_line());
-            outcome.retryable = failure.is_retryable();
-            let _ = io::stderr().write_all(failure.prose().as_bytes());
+            report.fail(&failure);
+            failure.print();
             failure.exit_code()
         }
     };
-    outcome.exit_code = Some(code);
+    report.exit_code = Some(code);
+    report.by(&context.me(args.wanted.owner.as_deref(), &Target::default()));
     // A usage error may be about this very file, and is reported already.
-    if let Err(failure) = outcome.write(args.status_file.as_deref())
-        && outcome.outcome != "usage"
+    if let Err(failure) = report.write(args.status_file.as_deref())
+        && report.outcome != Outcome::Usage
     {
-        let _ = io::stderr().write_all(failure.prose().as_bytes());
+        failure.print();
     }
     if args.json {
-        let _ = writeln!(io::stdout(), "{}", outcome.json());
+        report.print_after(report.held_ms.is_some());
     }
     ExitCode::from(code)
 }
 
-fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome: &mut Outcome) -> Result<u8, Failure> {
-    let request = context.lease_request(&args.wanted)?;
+fn starting() -> Report {
+    Report::new(Outcome::Running, "starting: no lease has been taken yet")
+}
+
+fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, report: &mut Report) -> Result<u8, Failure> {
+    let request = context.lease_request(&args.wanted, TakenBy::Run)?;
+    let if_held = args.if_held(context)?;
     let bounds = Bounds::of(args)?;
+    let wait = Wait { length: args.length_of_wait(if_held)?, is_quiet: args.quiet };
+    lookup::check(&args.command[0], &context.environment)?;
     let clients = candidates(context, args)?;
     // Check the status file before taking a lease.
-    Outcome { outcome: "running", ..Outcome::default() }.write(args.status_file.as_deref()).map_err(|failure| {
+    request.owner.clone_into(&mut report.owner);
+    report.write(args.status_file.as_deref()).map_err(|failure| {
         Failure::usage(
             format!("cannot write the status file: {}", failure.in_one_line()),
             "nothing was taken. Name a file that can be written",
@@ -149,99 +165,142 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, outcome:
         let _ = on_exit.send(RunEvent::GitIsGone);
     });
 
-    outcome.owner = Some(request.owner.clone());
-    let (client, dir) = match take_first_free(&clients, &request, bounds.wait, &events, &stop)? {
+    let (client, dir) = match take_first_free(&clients, &request, wait, &events, &stop)? {
         FirstFree::Ours(client, dir) => (client, dir),
-        FirstFree::AllHeld(client, by, _) => return Ok(skip(args, outcome, &client, by)),
+        FirstFree::AllHeld(client, by, _) => return Ok(args.skip(context, if_held, report, &client, by)),
         FirstFree::Interrupted(signal, left_behind) => {
-            outcome.outcome = "interrupted";
+            report.outcome = Outcome::Interrupted;
+            "a signal ended the run before it had the lease".clone_into(&mut report.message);
             if let Some(failure) = left_behind {
-                note(&failure.in_one_line());
-                outcome.reason = Some(failure.in_one_line());
+                report.message = failure.in_one_line();
+                note(&report.message);
             }
             return Ok(code_of_signal(signal));
         }
     };
     let held = dir.held()?;
-    *outcome = Outcome {
-        outcome: "running",
-        fence: Some(held.fence.clone()),
-        remote: Some(held.remote.clone()),
-        token: Some(held.lease.token),
-        owner: Some(held.lease.owner.clone()),
-        lease: Some(held.lease.id.clone()),
-        ..Outcome::default()
-    };
-    let _ = outcome.write(args.status_file.as_deref());
+    let what = format!("running under the lease of fence '{}', with token {}", held.fence, held.lease.token);
+    *report = Report::new(Outcome::Running, what).under(&held, dir.left(&client.clock));
+    let _ = report.write(args.status_file.as_deref());
 
     let began = client.clock.now();
     let run = Run { client: &client, dir: &dir, bounds: &bounds, ttl: held.lease.ttl.duration(), began: began.clone() };
     let ended = run.command(context, &args.command, &tell, &events);
-    outcome.last_token = dir.held().ok().map(|held| held.lease.token);
+    report.expires_in_ms = None;
+    report.last_token = dir.held().ok().map(|held| held.lease.token);
+    let is_told = dir.is_told();
     let released = release(&client, &dir);
     let held_for = began.age_at(&client.clock.now());
-    outcome.held_ms = Some(u64::try_from(held_for.as_millis()).unwrap_or(u64::MAX));
-    finish(ended?, released, outcome)
+    report.held_ms = Some(in_ms(held_for));
+    finish(ended?, released, report).or_else(|failure| told_before(failure, is_told, report))
 }
 
-/// Records how the command ended, and returns the exit code.
-fn finish(ended: Ended, released: Result<(), Failure>, outcome: &mut Outcome) -> Result<u8, Failure> {
-    if let Some(failure) = released.as_ref().err().filter(|failure| !matches!(failure, Failure::Lost { .. })) {
+/// A lease whose loss a push inside the run has told: one sentence is enough.
+fn told_before(failure: Failure, is_told: bool, report: &mut Report) -> Result<u8, Failure> {
+    if !is_told || !matches!(failure, Failure::Lost { .. }) {
+        return Err(failure);
+    }
+    report.fail(&failure);
+    note(&format!("the run ends with exit code {LOST}, because its push found the lease lost"));
+    Ok(LOST)
+}
+
+/// Reports how the command ended, and returns the exit code.
+fn finish(ended: Ended, released: Result<(), Failure>, report: &mut Report) -> Result<u8, Failure> {
+    // If the command was stopped in time, only the release knows who holds the lease now.
+    let holder = released.as_ref().err().and_then(Failure::holder);
+    let kept = released.as_ref().err().filter(|failure| !matches!(failure, Failure::Lost { .. })).map(|failure| {
         let what = format!("could not release the lease ({}): it will expire by itself", failure.in_one_line());
         note(&what);
-        outcome.reason = Some(what);
-    }
-    // If the command was stopped in time, only the release knows who holds the lease now.
-    let after = released.as_ref().err().and_then(Failure::holder);
-    match (ended, released) {
+        what
+    });
+    let code = match (ended, released) {
         (Ended::Lost(failure), _) | (Ended::ByItself(_), Err(failure @ Failure::Lost { .. })) => {
-            outcome.outcome = "lost";
-            outcome.holder = failure.holder().or(after);
-            outcome.reason = Some(failure.in_one_line());
-            let _ = io::stderr().write_all(failure.prose().as_bytes());
-            Ok(LOST)
+            report.holder = holder;
+            return Err(failure);
         }
-        (Ended::Bounded(word, reason), _) => {
-            outcome.outcome = word;
-            note(&format!("the command was stopped: {reason}"));
-            outcome.reason = Some(reason);
-            Ok(LOST)
-        }
+        (Ended::Bounded(outcome, reason), _) => stopped(report, outcome, &reason, LOST),
         (Ended::GitIsGone, _) => {
             let reason = "git, which started this run, was killed";
-            outcome.outcome = "interrupted";
-            note(&format!("the command was stopped: {reason}"));
-            outcome.reason.get_or_insert_with(|| reason.to_owned());
-            Ok(code_of_signal(SIGTERM))
+            stopped(report, Outcome::Interrupted, reason, code_of_signal(SIGTERM))
         }
         (Ended::ByItself(code), _) => {
-            outcome.outcome = "ran";
-            Ok(code)
+            (report.outcome, report.message) = (Outcome::Ran, format!("the command ended with exit code {code}"));
+            code
         }
         (Ended::NotStarted { code, why }, _) => {
-            outcome.outcome = "not-started";
-            let _ = writeln!(io::stderr(), "error: {why}\nhint: nothing ran, and the lease was released");
-            outcome.reason = Some(why);
-            Ok(code)
+            let hint = "nothing ran, and the lease was released";
+            say(&format!("error: {why}\nhint: {hint}\n"));
+            (report.outcome, report.message, report.hint) = (Outcome::NotStarted, why, Some(hint.to_owned()));
+            code
         }
+    };
+    if let Some(kept) = kept {
+        report.message = format!("{}; {kept}", report.message);
     }
+    Ok(code)
 }
 
-/// Another run holds the lease, which is not a failure.
-fn skip(args: &RunArgs, outcome: &mut Outcome, client: &Client, by: HeldBy) -> u8 {
-    let what = format!("fence '{}' is held by {}", client.fence, who(&by));
-    outcome.fence = Some(client.fence.clone());
-    outcome.remote = Some(client.remote.name.clone());
-    outcome.reason = Some(what.clone());
-    outcome.holder = Some(by);
-    if args.if_held == IfHeld::Fail {
-        outcome.outcome = "held";
-        let _ = writeln!(io::stderr(), "error: {what}\nhint: skip this run, or wait with  --if-held wait");
-        return HELD;
+/// The command was stopped, and not because the lease was lost.
+fn stopped(report: &mut Report, outcome: Outcome, reason: &str, code: u8) -> u8 {
+    (report.outcome, report.message) = (outcome, format!("the command was stopped: {reason}"));
+    note(&report.message);
+    code
+}
+
+impl RunArgs {
+    /// What to do if the lease is held. To wait for it is what `--wait` says.
+    fn if_held(&self, context: &Context) -> Result<IfHeld, Failure> {
+        match (self.if_held, &self.wait) {
+            (Some(IfHeld::Skip | IfHeld::Fail), Some(_)) => Err(Failure::usage(
+                "--wait contradicts --if-held skip and --if-held fail",
+                "omit one of them: --wait alone waits",
+            )),
+            (Some(given), _) => Ok(given),
+            (None, Some(_)) => Ok(IfHeld::Wait),
+            (None, None) => context.defaults().if_held(),
+        }
     }
-    outcome.outcome = "skipped";
-    note(&format!("skipped: {what}"));
-    args.skip_code
+
+    fn length_of_wait(&self, if_held: IfHeld) -> Result<Duration, Failure> {
+        match if_held {
+            IfHeld::Wait => duration(self.wait.as_deref().unwrap_or("30s"), "--wait"),
+            IfHeld::Skip | IfHeld::Fail => Ok(Duration::ZERO),
+        }
+    }
+
+    /// Another run holds the lease, which is not a failure.
+    fn skip(&self, context: &Context, if_held: IfHeld, report: &mut Report, client: &Client, by: HeldBy) -> u8 {
+        let whose = context.whose(client, &by.lease);
+        // To skip is normal if another holds it. If it is this clone, somebody may have forgotten a lease.
+        let (what, hint_if_ours) = match &whose {
+            Whose::Theirs => (format!("fence '{}' is held by {}", client.fence, who(&by)), None),
+            ours => {
+                let failure = held(client, by.clone(), ours);
+                (failure.to_string(), Some(failure.hint()))
+            }
+        };
+        report.fence = Some(client.fence.clone());
+        report.remote = Some(client.remote.name.clone());
+        (report.code, report.retryable) = (Some(Code::LeaseHeld), true);
+        report.holder = Some(CurrentHolder::of(by, whose != Whose::Theirs));
+        (report.outcome, report.message) = match if_held {
+            IfHeld::Fail => {
+                let hint = hint_if_ours.unwrap_or_else(|| "skip this run, or wait with  --wait 5m".to_owned());
+                say(&format!("error: {what}\nhint: {hint}\n"));
+                (report.outcome, report.message, report.hint) = (Outcome::Held, what, Some(hint));
+                return HELD;
+            }
+            IfHeld::Wait => (Outcome::TimedOut, format!("timed out: {what}")),
+            IfHeld::Skip => (Outcome::Skipped, format!("skipped: {what}")),
+        };
+        report.hint = hint_if_ours;
+        if !self.quiet {
+            note(&report.message);
+            report.hint.iter().for_each(|hint| say(&format!("hint: {hint}\n")));
+        }
+        self.skip_code
+    }
 }
 
 /// Every fence of every remote, in the order given.
@@ -256,7 +315,8 @@ fn candidates(context: &Context, args: &RunArgs) -> Result<Vec<Client>, Failure>
     let mut clients = Vec::new();
     for remote in &remotes {
         for fence in &fences {
-            clients.push(context.client_of(*fence, remote.clone())?);
+            let client = context.client_of(*fence, remote.clone())?;
+            clients.push(Client { waiting: client.waiting.clone().filter(|_| !args.quiet), ..client });
         }
     }
     if let Some(client) = clients.iter().find(|client| context.is_orphan(client)) {
@@ -284,9 +344,7 @@ impl Bounds {
                 return Err(Failure::usage(format!("{name} 0 would stop the command at once"), "omit it"));
             }
         }
-        let wait = duration(&args.wait, "--wait")?;
         let bounds = Bounds {
-            wait: if args.if_held == IfHeld::Wait { wait } else { Duration::ZERO },
             min_hold: optional(&args.min_hold, "--min-hold")?.unwrap_or_default(),
             max_hold: optional(&args.max_hold, "--max-hold")?,
             stall_after: optional(&args.stall_after, "--stall-after")?,

@@ -9,16 +9,17 @@ use crate::{
         heartbeat::{Heartbeat, HeartbeatNews},
         held::LeaseDir,
     },
+    report::outcome::Outcome,
     run::{
         child::{CommandEvent, Spec, Supervised},
         inside,
+        lookup::{NOT_EXECUTABLE, NOT_FOUND},
     },
 };
 use git_fence_core::Stamp;
-use git_fence_system::env;
+use git_fence_system::{colours::say, env};
 use std::{
     ffi::OsString,
-    io::{self, Write as _},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender},
     time::Duration,
 };
@@ -32,7 +33,6 @@ const SHORTEST_GRACE: Duration = Duration::from_secs(1);
 
 /// The time limits of a run, and how it fetches.
 pub(crate) struct Bounds {
-    pub(crate) wait: Duration,
     pub(crate) min_hold: Duration,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) stall_after: Option<Duration>,
@@ -61,7 +61,7 @@ pub(crate) enum Ended {
     /// Because the lease was lost.
     Lost(Failure),
     /// Because of a time limit: the outcome for programs, and the reason.
-    Bounded(&'static str, String),
+    Bounded(Outcome, String),
 }
 
 /// A run that has its lease.
@@ -167,12 +167,15 @@ impl Run<'_> {
         }
         let held = self.began.age_at(now);
         if let Some(most) = self.bounds.max_hold.filter(|most| held >= *most) {
-            return Some(Ended::Bounded("overran", format!("it ran longer than --max-hold, {} s", most.as_secs())));
+            return Some(Ended::Bounded(
+                Outcome::Overran,
+                format!("it ran longer than --max-hold, {} s", most.as_secs()),
+            ));
         }
         let stall_after = self.bounds.stall_after?;
         let last = self.dir.progress().map_or_else(|| self.began.clone(), |progress| progress.at);
         let why = || format!("no  git fence progress  for longer than --stall-after, {} s", stall_after.as_secs());
-        (last.age_at(now) >= stall_after).then(|| Ended::Bounded("stalled", why()))
+        (last.age_at(now) >= stall_after).then(|| Ended::Bounded(Outcome::Stalled, why()))
     }
 
     /// Holds the lease until `--min-hold` has passed.
@@ -206,10 +209,10 @@ fn end_of(event: CommandEvent, program: &OsString) -> Option<Ended> {
             return None;
         }
         CommandEvent::CannotStart { not_found: true, why } => {
-            Ended::NotStarted { code: 127, why: format!("command '{}' was not found: {why}", shown(program)) }
+            Ended::NotStarted { code: NOT_FOUND, why: format!("command '{}' was not found: {why}", shown(program)) }
         }
         CommandEvent::CannotStart { not_found: false, why } => {
-            Ended::NotStarted { code: 126, why: format!("cannot run '{}': {why}", shown(program)) }
+            Ended::NotStarted { code: NOT_EXECUTABLE, why: format!("cannot run '{}': {why}", shown(program)) }
         }
         CommandEvent::Exited(code) => Ended::ByItself(u8::try_from(code).unwrap_or(1)),
         CommandEvent::Killed(signal) => Ended::ByItself(code_of_signal(signal)),
@@ -225,5 +228,5 @@ pub(crate) fn code_of_signal(signal: i32) -> u8 {
 }
 
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "note: {text}");
+    say(&format!("note: {text}\n"));
 }

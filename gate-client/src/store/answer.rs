@@ -1,7 +1,7 @@
 //! The result of a `git push`, parsed from the output of git and of the gate.
 
-use crate::git::Ran;
-use git_fence_core::{GateAnswer, owner_name, text};
+use crate::git::{Ran, said::Denial};
+use git_fence_core::{GateAnswer, few_words, is_time, owner_name, text};
 
 /// The result for one ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum PushAnswer {
     /// Everything moved.
     Landed { refs: Vec<RefAnswer>, verdict: Option<GateAnswer> },
     /// Nothing moved, and nothing will: the remote said so.
-    Refused { refs: Vec<RefAnswer>, verdict: Option<GateAnswer> },
+    Refused { refs: Vec<RefAnswer>, verdict: Option<GateAnswer>, said: Vec<String> },
     /// The push did not leave this machine: git rejected the refspecs, or there was no connection.
     NotSent(NotSent),
     /// The remote does not accept push options. Nothing was sent.
@@ -37,7 +37,9 @@ pub(crate) enum NotSent {
     /// For a reason in this clone.
     FromHere(String),
     /// There was no connection: git never received the list of refs.
-    NoConnection(String),
+    NoConnection { why: String, said: Vec<String> },
+    /// We have no right to push.
+    Denied { denial: Denial, said: Vec<String> },
 }
 
 /// What git prints for refspecs that it cannot use. Then nothing is sent.
@@ -70,14 +72,22 @@ impl PushAnswer {
         if refs.is_empty() && said.lines().any(not_sent) {
             return PushAnswer::NotSent(NotSent::FromHere(ran.complaint()));
         }
-        if refs.is_empty() && ran.has_not_begun() {
-            return PushAnswer::NotSent(NotSent::NoConnection(ran.complaint()));
+        if refs.is_empty() && (ran.has_not_begun() || ran.is_forbidden()) {
+            let said = ran.said();
+            return PushAnswer::NotSent(match ran.denial(Denial::Writing) {
+                Some(denial) => NotSent::Denied { denial, said },
+                None => NotSent::NoConnection { why: ran.complaint(), said },
+            });
         }
         // Only a complete report counts, and "remote failure" means that none came.
         let is_report = ran.stdout.ends_with(b"Done\n")
             && refs.iter().any(|answer| answer.refused.is_some())
             && !refs.iter().any(|answer| answer.refused.as_ref().is_some_and(|why| why.contains("[remote failure]")));
-        if is_report { PushAnswer::Refused { refs, verdict } } else { PushAnswer::Lost { why: ran.complaint() } }
+        if is_report {
+            PushAnswer::Refused { refs, verdict, said: ran.said() }
+        } else {
+            PushAnswer::Lost { why: ran.complaint() }
+        }
     }
 }
 
@@ -102,6 +112,8 @@ fn verdict_in(stderr: &[u8]) -> Option<GateAnswer> {
     // The remote controls this text, and JSON can encode terminal control characters.
     if let Some(by) = &mut verdict.holder {
         by.owner = owner_name(&by.owner).unwrap_or_else(|| "somebody".to_owned());
+        by.progress = by.progress.as_deref().and_then(few_words);
+        by.since = by.since.take().filter(|time| is_time(time));
     }
     let sentence = said.lines().filter_map(|line| line.trim().strip_prefix("remote: error: FENCE-")).next_back();
     verdict.sentence = sentence.map(|text| format!("FENCE-{}", text::one_line(text.trim().as_bytes(), 300)));
@@ -116,7 +128,7 @@ mod tests {
 
     fn answer(code: i32, stdout: &str, stderr: &str) -> PushAnswer {
         let status = ExitStatus::from_raw(code << 8);
-        PushAnswer::of(&Ran { status, stdout: stdout.into(), stderr: stderr.into() })
+        PushAnswer::of(&Ran { status, stdout: stdout.into(), stderr: stderr.into(), gave_up_after: None })
     }
 
     #[test]
@@ -139,8 +151,9 @@ mod tests {
         let from_here = |why: &str| PushAnswer::NotSent(NotSent::FromHere(why.to_owned()));
         assert_eq!(answer(1, "", "error: src refspec x matches none\n"), from_here("src refspec x matches none"));
         assert_eq!(answer(128, "", "fatal: invalid refspec 'a b'\n"), from_here("invalid refspec 'a b'"));
-        let nobody = "ssh: no route\nfatal: Could not read from remote repository.\n\nPlease make sure\n";
-        let no_connection = PushAnswer::NotSent(NotSent::NoConnection("ssh: no route".to_owned()));
+        let nobody = "ssh: no route\nfatal: Could not read from remote repository.\n";
+        let (why, said) = ("ssh: no route".to_owned(), vec!["ssh: no route".to_owned()]);
+        let no_connection = PushAnswer::NotSent(NotSent::NoConnection { why, said });
         assert_eq!(answer(128, "", nobody), no_connection);
         // What the server's hooks say is not said of this connection, which then was cut.
         let theirs = "remote: fatal: Could not read from remote repository.\nerror: cut\n";
@@ -164,10 +177,17 @@ mod tests {
 
     #[test]
     fn a_remote_that_names_a_holder_moves_no_cursor() {
-        let said = format!(
-            r#"remote: fence: {{"verdict":"rejected","holder":{{"owner":"\u001b[2J\u202ebot\n","lease":"{}","token":5,"left_ms":1}}}}"#,
-            "0".repeat(32)
-        );
-        assert_eq!(verdict_in(said.as_bytes()).unwrap().holder.unwrap().owner, "[2Jbot");
+        let said = |more: &str| {
+            format!(
+                r#"remote: fence: {{"verdict":"rejected","holder":{{"owner":"\u001b[2J\u202ebot\n","lease":"{}","token":5,{more}}}}}"#,
+                "0".repeat(32)
+            )
+        };
+        let holder = |more: &str| verdict_in(said(more).as_bytes()).unwrap().holder.unwrap();
+        let hostile = holder(r#""expires_in_ms":1,"since":"2026-01-01\u001b","progress":"\u001b[2Jdone""#);
+        assert_eq!((&*hostile.owner, hostile.since, hostile.progress.as_deref()), ("[2Jbot", None, Some("[2Jdone")));
+        let fine = holder(r#""expires_in_ms":1,"since":"2026-01-01T00:00:00.123Z""#);
+        assert_eq!(fine.since.as_deref(), Some("2026-01-01T00:00:00.123Z"));
+        assert_eq!(holder(r#""left_ms":7"#).expires_in_ms, 7, "as gates called it before");
     }
 }

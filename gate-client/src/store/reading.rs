@@ -11,6 +11,7 @@ use crate::{
         Git, GitError, How, Ran,
         local::{Local, Remote},
         run,
+        said::Denial,
     },
     store::objects::{commit_of, has_object, read_commit},
     surroundings::GitSettings as _,
@@ -111,33 +112,31 @@ impl<'a> Mirror<'a> {
 
     /// Fetches the refs of the lease, and lists them.
     fn fetch(&self, how: &How, depth: usize) -> Result<String, Failure> {
-        let unreachable = |e: GitError| match e {
-            GitError::CannotRun(e) => Failure::CannotRunGit(e),
-            GitError::Failed { complaint } => Failure::Unreachable { remote: self.remote.name.clone(), why: complaint },
-        };
         let git = self.git();
-        // Whether the refs exist.
-        let fetch = |depth: Option<String>| -> Result<bool, GitError> {
+        let fetch = |depth: Option<String>| -> Result<Ran, Failure> {
             let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
             fetch.args(["--recurse-submodules=no", "--refmap="]).args(depth).args(&self.remote.route.upload_pack);
             fetch.arg("--").arg(&self.remote.url).arg(format!("+refs/fence/{}/*:{HERE}/*", self.fence));
-            match run(&mut fetch, how) {
-                Ok(ran) if ran.status.success() => Ok(true),
-                Ok(ran) if found_nothing(&ran) => Ok(false),
-                Ok(ran) => Err(GitError::Failed { complaint: ran.complaint() }),
-                Err(e) => Err(GitError::CannotRun(e)),
-            }
+            run(&mut fetch, how).map_err(Failure::CannotRunGit)
+        };
+        // Whether the refs exist.
+        let found = |ran: &Ran| match ran.status.success() {
+            true => Ok(true),
+            false if found_nothing(ran) => Ok(false),
+            false => Err(Failure::unheard(&self.remote.name, ran, Denial::Access)),
         };
         let depth = depth.min(usize::try_from(i32::MAX).unwrap_or(usize::MAX));
-        let fetched = match fetch(Some(format!("--depth={depth}"))) {
-            Err(GitError::Failed { complaint }) if complaint.contains("does not support shallow") => fetch(None),
-            fetched => fetched,
-        };
-        let is_there = fetched.map_err(unreachable)?;
-        let list = || git.ask(["for-each-ref", "--format=%(refname) %(objectname)", HERE]).map_err(unreachable);
+        let mut fetched = fetch(Some(format!("--depth={depth}")))?;
+        if !fetched.status.success() && fetched.complaint().contains("does not support shallow") {
+            fetched = fetch(None)?;
+        }
+        let is_there = found(&fetched)?;
+        let unreadable =
+            |e: GitError| Failure::broken(format!("cannot read '{}'", self.dir.display()), "remove it").because(e);
+        let list = || git.ask(["for-each-ref", "--format=%(refname) %(objectname)", HERE]).map_err(unreadable);
         let mut listing = list()?;
         if !is_there && !listing.is_empty() {
-            fetch(None).map_err(unreachable)?;
+            found(&fetch(None)?)?;
             listing = list()?;
         }
         if depth == 1 {

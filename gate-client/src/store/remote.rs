@@ -7,7 +7,8 @@
 use crate::{
     client::{Client, reasons},
     failure::Failure,
-    files::home,
+    files::{home, name_of_url, write_whole},
+    git::said::is_denied,
     random,
     store::{
         answer::{PushAnswer, RefAnswer},
@@ -17,11 +18,12 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Code, GateAnswer, GateSays, LeasePart, LeaseSnapshot, LeaseStore, ObjectId, Record, Stamp, StoredLease, Swap,
-    SwapRefused, Swapped, Token, Version,
+    Code, GateAnswer, GateSays, LeasePart, LeaseSnapshot, LeaseStore, ObjectId, Record, Stamp, StoppedPush,
+    StoredLease, Swap, SwapRefused, Swapped, Token, Version,
 };
 use std::{
     cell::Cell,
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -36,6 +38,9 @@ const CROWDED: [&str; 5] =
     ["stale info", "lock", "transaction failed", "failed to update ref", "reference already exists"];
 /// What git prints when one of the user's own refs is the cause.
 const OF_USERS_REFS: [&str; 4] = ["(non-fast-forward)", "(fetch first)", "(atomic push failed)", "(already exists)"];
+
+/// What git prints for a ref that the update hook or a setting of the remote declines.
+const DECLINED: [&str; 2] = ["(hook declined)", "(deny updating a hidden ref)"];
 
 /// The refs of one fence's lease.
 #[derive(Debug)]
@@ -109,23 +114,27 @@ impl<'a> RemoteRefs<'a> {
                 forms_left -= 1;
                 continue;
             }
-            let (answer, refs) = self.swapped(answer);
+            let (answer, refs) = match self.swapped(answer) {
+                (Swapped::NotSent(failure), refs) if sent.how.aloud => {
+                    (Swapped::NotSent(failure.already_shown()), refs)
+                }
+                swapped => swapped,
+            };
             return Ok(Pushed { answer, refs, sent });
         }
     }
 
     /// Asks the gate with a push that cannot move anything.
-    fn ask(&self, owner: &str, options: &[String]) -> Result<PushAnswer, Failure> {
-        let message = format!("fence '{}': whose turn is it?\n\nFence-Nonce: {}\n", self.client.fence, random::nonce());
-        let question = self.write(owner, None, &message)?;
+    fn ask(&self, owner: &str, message: &str, options: &[String]) -> Result<PushAnswer, Failure> {
+        let question = self.write(owner, None, message)?;
         let mut sending = self.sending();
         sending.options.extend(options.iter().map(Into::into));
         sending.ask(&question)
     }
 
     /// Reports a push to the gate that git refused before the gate saw it, so that the gate records it.
-    pub(crate) fn tell_gate(&self, owner: &str, options: &[String]) -> Result<(), Failure> {
-        self.ask(owner, options).map(drop)
+    pub(crate) fn tell_gate(&self, owner: &str, push: &StoppedPush, options: &[String]) -> Result<(), Failure> {
+        self.ask(owner, &push.message(&self.client.fence, &random::nonce()), options).map(drop)
     }
 
     /// Learns from `answer` whether there is a gate. Returns whether this is new.
@@ -136,8 +145,9 @@ impl<'a> RemoteRefs<'a> {
             PushAnswer::Landed { verdict: None, .. } if is_grant => false,
             PushAnswer::Landed { verdict: Some(_), .. } | PushAnswer::Refused { verdict: Some(_), .. } => true,
             PushAnswer::NoOptions => false,
-            _ => self.gate(),
+            _ => return false,
         };
+        remember_gate(self.client, gate);
         self.gate.replace(gate) != gate
     }
 
@@ -145,7 +155,9 @@ impl<'a> RemoteRefs<'a> {
         let client = self.client;
         let answer = match answer {
             PushAnswer::Landed { refs, .. } => return (Swapped::Won, refs),
-            PushAnswer::Refused { refs, verdict } => Swapped::Refused(refused(refs, verdict)),
+            PushAnswer::Refused { refs, verdict, said } => {
+                return (Swapped::Refused(Box::new(refused(refs.clone(), verdict, said))), refs);
+            }
             PushAnswer::Lost { why } => Swapped::Unknown { why },
             PushAnswer::NotSent(why) => Swapped::NotSent(client.not_sent(why)),
             PushAnswer::NoOptions => Swapped::NotSent(client.no_options()),
@@ -206,17 +218,22 @@ impl LeaseStore for RemoteRefs<'_> {
     /// A remote that does not answer has not said that the lease is free, or held.
     fn ask_gate(&self, owner: &str) -> Result<GateSays, Failure> {
         let client = self.client;
-        match self.ask(owner, &[])? {
-            PushAnswer::Landed { verdict: Some(says), .. } | PushAnswer::Refused { verdict: Some(says), .. } => {
-                match says {
-                    GateAnswer { holder: Some(by), .. } => Ok(GateSays::Held(by)),
-                    GateAnswer { code: Some(Code::LeaseInvalid), .. } => Ok(GateSays::Free),
-                    other => Err(client.refused_by(&other)),
-                }
-            }
+        let says = |verdict: GateAnswer, said: &[String]| match verdict {
+            GateAnswer { holder: Some(by), .. } => Ok(GateSays::Held(by)),
+            GateAnswer { code: Some(Code::LeaseInvalid), fences: None, .. } => Ok(GateSays::Free),
+            other => Err(client.refused_by(&other, said)),
+        };
+        let question = format!("fence '{}': whose turn is it?\n\nFence-Nonce: {}\n", client.fence, random::nonce());
+        let answer = self.ask(owner, &question, &[])?;
+        self.learn(&answer, false);
+        match answer {
+            PushAnswer::Landed { verdict: Some(verdict), .. } => says(verdict, &[]),
+            PushAnswer::Refused { verdict: Some(verdict), said, .. } => says(verdict, &said),
             PushAnswer::Lost { why } => Err(client.unreachable(why)),
             PushAnswer::NotSent(why) => Err(client.not_sent(why)),
             PushAnswer::Landed { .. } | PushAnswer::Refused { .. } | PushAnswer::NoOptions | PushAnswer::NoAtomic => {
+                // A gate answers every question.
+                remember_gate(client, false);
                 Ok(GateSays::NoGate)
             }
         }
@@ -228,17 +245,48 @@ impl LeaseStore for RemoteRefs<'_> {
     }
 }
 
+/// Whether this clone has last seen a gate on the remote; `None` if it has seen nothing yet.
+pub(crate) fn remembered_gate(client: &Client) -> Option<bool> {
+    fs::read(gate_file(client)).ok().map(|known| known == b"yes")
+}
+
+/// Only `status` needs it, so a file that cannot be written does no harm.
+fn remember_gate(client: &Client, gate: bool) {
+    if remembered_gate(client) != Some(gate) {
+        let _ = write_whole(&gate_file(client), if gate { b"yes" } else { b"no" });
+    }
+}
+
+fn gate_file(client: &Client) -> PathBuf {
+    home(&client.local).join(format!("gate-{}", name_of_url(&client.remote.url)))
+}
+
 /// Whether a new ownership begins: lease and beat move together.
 fn is_grant(swaps: &[Swap]) -> bool {
     [LeasePart::Lease, LeasePart::Beat].iter().all(|part| swaps.iter().any(|swap| swap.part == *part))
 }
 
 /// Classifies a refusal by git or by the gate.
-pub(crate) fn refused(refs: Vec<RefAnswer>, gate: Option<GateAnswer>) -> SwapRefused {
+pub(crate) fn refused(refs: Vec<RefAnswer>, gate: Option<GateAnswer>, said: Vec<String>) -> SwapRefused {
     let says = |why: &str, words: &[&str]| words.iter().any(|words| why.contains(words));
-    let lease_may_have_moved =
-        refs.iter().any(|answer| answer.refused.as_ref().is_some_and(|why| !says(why, &OF_USERS_REFS)));
-    let why = reasons(refs);
-    let crowded = why.iter().any(|why| says(why, &CROWDED));
-    SwapRefused { gate, why, crowded, lease_may_have_moved }
+    let any = |is_it: &dyn Fn(&str) -> bool| refs.iter().any(|answer| answer.refused.as_deref().is_some_and(is_it));
+    let lease_may_have_moved = any(&|why| !says(why, &OF_USERS_REFS));
+    let crowded = any(&|why| says(why, &CROWDED));
+    // What the gate has granted, something behind it has refused.
+    let gate = gate.filter(GateAnswer::is_refusal);
+    let is_theirs = |line: &String| line.starts_with("remote: ") && is_denied(line);
+    let has_moved = |answer: &&RefAnswer| answer.refused.is_none() && !answer.up_to_date;
+    let moved = refs.iter().filter(has_moved).map(|answer| answer.name.clone()).collect();
+    let denied = gate.is_none() && (declines_leases(&refs) || any(&|why| is_denied(why)) || said.iter().any(is_theirs));
+    SwapRefused { gate, why: reasons(refs), crowded, lease_may_have_moved, denied, said, moved }
+}
+
+/// Whether the remote does not let us write the refs of leases: its update hook or a setting declines one of them, or its
+/// pre-receive hook declines a push of nothing else.
+fn declines_leases(refs: &[RefAnswer]) -> bool {
+    let is_lease = |answer: &RefAnswer| answer.name.starts_with("refs/fence/");
+    let only_leases = refs.iter().all(is_lease);
+    let declines =
+        |why: &str| DECLINED.iter().any(|words| why.contains(words)) || only_leases && why.contains("hook declined)");
+    refs.iter().any(|answer| is_lease(answer) && answer.refused.as_deref().is_some_and(declines))
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::{Failure, of_file},
-    git::{Git, How, local::Remote, run},
+    git::{Git, How, local::Remote, run, said::Denial},
     store::{
         answer::{PushAnswer, RefAnswer, refs_in},
         objects::{hash_of, read_commit},
@@ -137,7 +137,7 @@ impl<'a> Sending<'a> {
         let ran = run(git, &How { aloud: false, ..self.how.clone() });
         match ran.map_err(Failure::CannotRunGit)? {
             ran if ran.status.success() || ran.stdout.ends_with(b"Done\n") => Ok(ran.stdout),
-            ran => Err(Failure::Unreachable { remote: self.remote.name.clone(), why: ran.complaint() }),
+            ran => Err(Failure::unheard(&self.remote.name, &ran, Denial::Access)),
         }
     }
 

@@ -43,11 +43,16 @@ pub(crate) fn each_below(
     if failed == 0 {
         return Ok(());
     }
-    let what = format!("{failed} of {} repositories failed", repositories.len());
     Err(CommandError::Other {
-        what,
-        hint: "see the lines above for the reasons; the other repositories are done".to_owned(),
+        what: format!("{failed} of {} failed", self::repositories(repositories.len())),
+        hint: "the lines above have the reasons. For one of them, the command without --recursive says what to do"
+            .to_owned(),
     })
+}
+
+/// How many repositories, in words.
+pub(crate) fn repositories(count: usize) -> String {
+    if count == 1 { "1 repository".to_owned() } else { format!("{count} repositories") }
 }
 
 /// The repositories below `dir`, bare and non-bare, sorted. Links are not followed, and repositories are not searched.

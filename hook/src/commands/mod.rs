@@ -2,13 +2,17 @@
 //!
 //! A command opens the repository, does one thing and prints. A command that changes a fence does so under the lock, and
 //! the change is recorded. No command is called by a push. `doctor` reads with what
-//! `audit` and `install` offer; otherwise no command calls another.
+//! `audit` and `install` offer, and `status`, `install` and `mode` with what `doctor` and `mode` offer; otherwise no command
+//! calls another.
 
+pub(crate) mod advice;
 pub(crate) mod audit;
 pub(crate) mod cli;
 pub(crate) mod doctor;
 pub(crate) mod fleet;
 pub(crate) mod install;
+pub(crate) mod login;
+pub(crate) mod mode;
 pub(crate) mod operator;
 pub(crate) mod stats;
 pub(crate) mod status;

@@ -1,27 +1,35 @@
 //! Shows the state of all fences, without changing anything.
 
 use crate::{
-    commands::{doctor::gate, operator::tokens},
+    commands::{advice, doctor::gate, mode::plan::ModeInForce, operator::tokens},
     failure::{self, CommandError},
     host::{clock, surroundings::Environment},
     log::{files::FenceDir, history, store::read_plan},
     push::{
         catch_up,
+        leases::proposal,
         slot::{self, FlightState, Viewpoint},
     },
     repository::{
         Repository,
-        settings::{self, ConfiguredSetting},
+        objects::Objects,
+        settings::{
+            self,
+            configured::{ConfiguredSetting, configured},
+        },
     },
 };
 use git_fence_core::{
-    Event, FenceName, InFlight, Lease, LeaseId, Mark, Mode, Place, PlannedRef, PushId, Reason, ReceivePack, Rules,
-    Settings, Stamp, Standing, State, Token, TokenKind, Ttl, Who, settle, text,
+    Event, FenceName, InFlight, LastHolder, Lease, LeaseId, Mark, Mode, Place, PlannedRef, PushId, Reason, ReceivePack,
+    Rules, Settings, Stamp, Standing, State, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
 };
+use git_fence_system::screen::Screen;
 use serde::Serialize;
 use std::{
     io::{self, Write},
     path::Path,
+    thread,
+    time::Duration,
 };
 
 #[derive(Serialize)]
@@ -30,6 +38,9 @@ struct Status {
     fences: Vec<FenceStatus>,
     /// The configured settings, and where they are set.
     settings: Vec<ConfiguredSetting>,
+    /// Those that another one overrides, in words.
+    #[serde(skip)]
+    overridden: Vec<String>,
     /// Settings without effect: their file does not belong to the repository's owner.
     ignored: Vec<ConfiguredSetting>,
     /// Files of the repository's owner that may contain more settings, but cannot be read.
@@ -41,6 +52,8 @@ struct Status {
 #[derive(Serialize)]
 struct FenceStatus {
     mark: Mark,
+    /// Where its mode is set.
+    mode_from: String,
     /// The kind of tokens that it accepts, once decided.
     kind: Option<TokenKind>,
     /// The rules in force.
@@ -65,11 +78,14 @@ struct LeaseStatus {
     ttl_s: Ttl,
     /// The remaining time, by this machine's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    left_ms: Option<u64>,
+    expires_in_ms: Option<u64>,
     since: String,
     heard: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<String>,
+    /// Who held it last, if nobody holds it now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<LastHolder>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -93,20 +109,39 @@ struct FlightStatus {
     count: usize,
 }
 
-/// `git-fence-hook status`.
-pub(crate) fn run(dir: &Path, json: bool, environment: &Environment) -> Result<(), CommandError> {
+/// `git-fence-hook status`; with `watch` again and again, that often.
+pub(crate) fn run(
+    dir: &Path,
+    json: bool,
+    watch: Option<Duration>,
+    environment: &Environment,
+) -> Result<(), CommandError> {
+    let Some(every) = watch else {
+        io::stdout().lock().write_all(&text(dir, json, environment)?)?;
+        return Ok(());
+    };
+    let mut screen = Screen::on_stdout();
+    loop {
+        // The settings are read again each time: they may change, too.
+        screen.show(&String::from_utf8_lossy(&text(dir, json, environment)?))?;
+        thread::sleep(every);
+    }
+}
+
+/// The status at this moment.
+fn text(dir: &Path, json: bool, environment: &Environment) -> Result<Vec<u8>, CommandError> {
     let repository = Repository::find(dir, environment)?;
     let settings = settings::read(&repository.config)?;
     let here = failure::here()?;
     let state = history::state(&FenceDir::at(repository.fence_dir()), &here.boot)?;
     let status = read_status(&repository, &settings, &here, state)?;
-    let mut out = io::stdout().lock();
+    let mut out = Vec::new();
     if json {
         writeln!(out, "{}", serde_json::to_string(&status).unwrap_or_default())?;
     } else {
         show(&status, &mut out)?;
     }
-    Ok(())
+    Ok(out)
 }
 
 fn read_status(
@@ -117,20 +152,23 @@ fn read_status(
 ) -> Result<Status, CommandError> {
     let state = as_next_push_sees(repository, settings, here, state)?;
     let now = clock::stamp(here);
+    let configured = configured(&repository.config);
     let fences = settings.fences.iter().map(|rules| {
         let fence = state.fence(&rules.fence);
         FenceStatus {
             mark: fence.mark,
+            mode_from: ModeInForce::of(&rules.fence, &configured).source(),
             kind: fence.kind(rules),
             rules: rules.clone(),
-            lease: fence.lease.map(|standing| LeaseStatus::of(standing, &now)),
+            lease: fence.lease.map(|standing| LeaseStatus::of(standing, &now, repository)),
             in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
         }
     });
     Ok(Status {
         repository: repository.common_dir.display().to_string(),
         fences: fences.collect(),
-        settings: settings::configured(&repository.config),
+        overridden: advice::overridden(repository, &configured),
+        settings: configured,
         ignored: repository.ignored.clone(),
         unread: repository.unread.iter().map(|path| path.display().to_string()).collect(),
         flaws: gate::flaws(repository)?,
@@ -169,7 +207,7 @@ fn as_next_push_sees(
 }
 
 impl LeaseStatus {
-    fn of(standing: &Standing, now: &Stamp) -> LeaseStatus {
+    fn of(standing: &Standing, now: &Stamp, repository: &Repository) -> LeaseStatus {
         let Lease { id, token, owner, ttl, reason, words, .. } = standing.lease.clone();
         let left = standing.left_at(now);
         LeaseStatus {
@@ -184,38 +222,49 @@ impl LeaseStatus {
             reason,
             words,
             ttl_s: ttl,
-            left_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
-            since: clock::written(&standing.since),
-            heard: clock::written(&standing.heard),
+            expires_in_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            since: standing.since.written(),
+            heard: standing.heard.written(),
             progress: standing.progress.clone(),
+            last: left.is_none().then(|| last_holder(standing, repository)),
         }
     }
 
     fn show(&self, out: &mut impl Write) -> io::Result<()> {
-        let LeaseStatus { owner, token, reason, .. } = self;
-        let owner = text::in_quotes(owner);
-        let words = self.words.as_deref().map_or(String::new(), |words| format!(", {}", text::in_quotes(words)));
-        match self.state {
+        let words = match self.state {
             LeaseCondition::Held => {
-                let left = self.left_ms.unwrap_or(0).div_ceil(1000);
-                writeln!(out, "  lease      held by {owner}, token {token}, for another {left} s unless renewed")?;
+                let left = self.expires_in_ms.unwrap_or(0);
+                held_in_words(&text::in_quotes(&self.owner), self.token, Some(&self.since), left) + " unless renewed"
             }
-            LeaseCondition::Expired => {
-                writeln!(out, "  lease      expired: {owner} had it, token {token}, and has not renewed it")?;
-            }
-            LeaseCondition::Released if *reason == Reason::Revoked => {
-                writeln!(out, "  lease      free: revoked by {owner}{words}")?;
-            }
-            LeaseCondition::Released => writeln!(out, "  lease      free: released by {owner} after token {token}")?,
-        }
-        writeln!(out, "             since {}, last renewed {}", self.since, self.heard)?;
+            LeaseCondition::Expired | LeaseCondition::Released => free_in_words(self.last.as_ref()),
+        };
+        writeln!(out, "  lease      {words}")?;
+        writeln!(out, "             last renewed {}", self.heard)?;
         match &self.progress {
-            Some(progress) if self.state != LeaseCondition::Released => {
+            Some(progress) if self.state == LeaseCondition::Held => {
                 writeln!(out, "             progress {}", text::in_quotes(progress))
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Who held a lease that is free. Whoever revoked it has never held it: its holder is the owner of the record before.
+fn last_holder(standing: &Standing, repository: &Repository) -> LastHolder {
+    let Lease { owner, token, ttl, words, .. } = standing.lease.clone();
+    let (time, by) = (standing.heard.written(), None);
+    if standing.is_held() {
+        let lasted = u64::try_from(ttl.duration().as_millis()).unwrap_or(u64::MAX);
+        let ended = Stamp { unix_ms: standing.heard.unix_ms.saturating_add(lasted), ..standing.heard.clone() };
+        return LastHolder { owner, token, time: ended.written(), reason: Reason::Expired, by, words: None };
+    }
+    if !standing.lease.is_revocation() {
+        return LastHolder { owner, token, time, reason: Reason::Released, by, words: None };
+    }
+    let objects = Objects::open(repository, &Environment::default());
+    let before = standing.parent.as_ref().and_then(|parent| proposal(parent, objects).ok());
+    let (held, last) = before.map_or(("somebody".to_owned(), token), |before| (before.lease.owner, before.lease.token));
+    LastHolder { owner: held, token: last, time, reason: Reason::Revoked, by: Some(owner), words }
 }
 
 impl FlightStatus {
@@ -238,13 +287,14 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for flaw in &status.flaws {
         writeln!(out, "warning: {flaw}")?;
     }
-    for FenceStatus { mark, kind, rules, lease, in_flight } in &status.fences {
+    for FenceStatus { mark, mode_from, kind, rules, lease, in_flight } in &status.fences {
         let mode = match rules.mode {
-            Mode::Enforce => "",
-            Mode::Observe => "  (observe mode: refuses nothing)",
-            Mode::Off => "  (off)",
+            Mode::Enforce => "enforce",
+            Mode::Observe => "observe: refuses nothing",
+            Mode::Off => "off: checks nothing",
         };
-        writeln!(out, "fence '{}'  mark {mark}{mode}", rules.fence)?;
+        writeln!(out, "fence '{}'  mark {mark}", rules.fence)?;
+        writeln!(out, "  mode       {mode}  ({mode_from})")?;
         writeln!(out, "  guards     {}", rules.refs.join(" "))?;
         writeln!(out, "  accepts    {}", tokens::describe_kind(*kind))?;
         if let Some(lease) = lease {
@@ -267,10 +317,14 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
-    for ConfiguredSetting { key, value, origin } in &status.settings {
+    for ConfiguredSetting { key, value, origin, .. } in status.settings.iter().filter(|one| one.overridden_by.is_none())
+    {
         writeln!(out, "setting {key} = {value}  from {origin}")?;
     }
-    for ConfiguredSetting { key, value, origin } in &status.ignored {
+    for overridden in &status.overridden {
+        writeln!(out, "setting {overridden}")?;
+    }
+    for ConfiguredSetting { key, value, origin, .. } in &status.ignored {
         writeln!(out, "ignored {key} = {value}  from {origin}: not set by the repository's owner")?;
     }
     for path in &status.unread {

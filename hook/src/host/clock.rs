@@ -38,12 +38,6 @@ pub(crate) fn stamp(here: &Place) -> Stamp {
     Stamp { boot: here.boot.clone(), uptime_ms: uptime_ms(), unix_ms }
 }
 
-/// The time of `stamp` in the format of the log.
-pub(crate) fn written(stamp: &Stamp) -> String {
-    let time = i64::try_from(stamp.unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    format!("{:.3}", time.unwrap_or(Timestamp::UNIX_EPOCH))
-}
-
 /// How long a caller may wait in total, whatever it waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitBudget {

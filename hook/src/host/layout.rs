@@ -7,12 +7,10 @@ use crate::{
         kept_hook,
     },
     log::files,
-    repository::{Repository, git},
+    repository::{Repository, git::shell_quoted},
 };
 use std::{
-    ffi::OsStr,
     fs,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -23,6 +21,8 @@ pub(crate) enum Layout {
     Bare,
     /// Gitea, Forgejo and similar: hooks/pre-receive runs everything in hooks/pre-receive.d
     Dispatcher,
+    /// GitLab: Gitaly runs everything in custom_hooks/pre-receive.d, and never looks into hooks
+    Gitlab,
     /// Gitolite, which has its own 'update' hook and does not use 'pre-receive'
     Gitolite,
 }
@@ -38,17 +38,23 @@ impl Site {
     /// Where the hooks of `repository` are, or will be installed.
     pub(crate) fn of(repository: &Repository, requested: Option<Layout>) -> Result<Site, CommandError> {
         let hooks = hooks_dir(repository)?;
-        let site = |layout| Site { layout, hooks: hooks.clone() };
-        let there = [Layout::Bare, Layout::Dispatcher].into_iter().map(site);
+        let custom = repository.common_dir.join(CUSTOM_HOOKS);
+        let dir_of = |layout| if layout == Layout::Gitlab { custom.clone() } else { hooks.clone() };
+        let site = |layout| Site { layout, hooks: dir_of(layout) };
+        let there = [Layout::Bare, Layout::Dispatcher, Layout::Gitlab].into_iter().map(site);
         let mut there = there.filter(|site| matches!(HookFile::at(&site.hook(Part::Gate)), Ok(HookFile::Ours(_))));
         let layout = match (there.next(), requested) {
+            (None, None) if is_gitlabs(repository) => Layout::Gitlab,
             (None, None) => detect(&hooks)?,
             (None, Some(requested)) => requested,
             // A second gate would wait for the first.
             (Some(there), Some(requested)) if there.hook(Part::Gate) != site(requested).hook(Part::Gate) => {
                 return Err(CommandError::Other {
                     what: format!("the gate is already installed as '{}'", there.hook(Part::Gate).display()),
-                    hint: "uninstall it first:  git-fence-hook uninstall".to_owned(),
+                    hint: format!(
+                        "uninstall it first:  git-fence-hook uninstall {}",
+                        shell_quoted(&repository.common_dir.display().to_string())
+                    ),
                 });
             }
             (Some(there), _) if there.layout == Layout::Bare && detect(&hooks)? == Layout::Gitolite => Layout::Gitolite,
@@ -61,6 +67,7 @@ impl Site {
     /// not for the other.
     pub(crate) fn hook(&self, part: Part) -> PathBuf {
         let behind_dispatcher = match part {
+            _ if self.layout == Layout::Gitlab => true,
             Part::Gate => self.layout == Layout::Dispatcher,
             Part::Companion => self.layout != Layout::Gitolite && is_dispatcher(&self.hooks, part).unwrap_or(false),
         };
@@ -103,7 +110,7 @@ impl Site {
                 "move it elsewhere and install again",
             );
         }
-        if is_behind_dispatcher && !is_executable(&door) {
+        if is_behind_dispatcher && self.layout != Layout::Gitlab && !is_executable(&door) {
             return other(
                 format!("dispatcher '{}' is missing or not executable: nothing was changed", door.display()),
                 "let the forge write its hooks first, or use  --layout bare",
@@ -162,9 +169,20 @@ fn hooks_dir(repository: &Repository) -> Result<PathBuf, CommandError> {
         let common_dir = fs::canonicalize(&repository.common_dir);
         return Ok(common_dir.map_err(CommandError::io("find", &repository.common_dir))?.join("hooks"));
     }
-    let asked = git::ask(&repository.git_dir, &["rev-parse", "--path-format=absolute", "--git-path", "hooks"])?;
-    let path = PathBuf::from(OsStr::from_bytes(asked.strip_suffix(b"\n").unwrap_or(&asked)));
+    // Git itself would answer by the configuration of whoever runs this.
+    let path = repository.hooks_path().ok_or_else(|| CommandError::Other {
+        what: "cannot tell the directory that core.hooksPath means".to_owned(),
+        hint: "set it to an absolute path:  git config core.hooksPath DIR".to_owned(),
+    })?;
     Ok(fs::canonicalize(&path).unwrap_or(path))
+}
+
+/// Where Gitaly looks for the hooks of one repository.
+pub(crate) const CUSTOM_HOOKS: &str = "custom_hooks";
+
+/// Whether GitLab serves the repository: it has custom hooks, or GitLab's name for it.
+fn is_gitlabs(repository: &Repository) -> bool {
+    repository.common_dir.join(CUSTOM_HOOKS).is_dir() || repository.setting("gitlab.fullpath").is_some()
 }
 
 fn detect(hooks: &Path) -> Result<Layout, CommandError> {

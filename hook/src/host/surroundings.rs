@@ -7,7 +7,7 @@ use git_fence_core::{OptionsError, Who, text};
 pub(crate) use git_fence_system::Environment;
 use git_fence_system::{env, user};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
 };
 
@@ -33,6 +33,13 @@ pub(crate) fn push_options(environment: &Environment) -> Result<Vec<Vec<u8>>, Op
 pub(crate) fn pusher(environment: &Environment) -> OsString {
     let named = env::PUSHER.iter().find_map(|variable| environment.get(*variable));
     named.map_or_else(|| os_user().into(), OsString::from)
+}
+
+/// The name if a pusher can have it: what the log shows is then what settings are compared with.
+pub(crate) fn checked_name(name: &OsStr) -> Option<&str> {
+    let text = name.to_str()?;
+    let is_shown_as_it_is = text::one_line(text.as_bytes(), LONGEST_NAME) == text;
+    (!text.is_empty() && text.trim() == text && is_shown_as_it_is).then_some(text)
 }
 
 /// Who is pushing, sanitized for display.
@@ -78,6 +85,25 @@ mod tests {
             let read = push_options(&environment(&[("GIT_PUSH_OPTION_COUNT", count)]));
             assert!(matches!(read, Err(OptionsError::Count(_))), "{count}");
         }
+    }
+
+    #[test]
+    fn names_that_would_look_different_in_the_log_are_refused() {
+        for name in ["anna", "Anna B.", "ci@example.com", "Jürgen", "-x"] {
+            assert_eq!(checked_name(OsStr::new(name)), Some(name));
+        }
+        for name in ["", " ", " anna", "anna\n", "an\tna", "an\u{1b}[31mna", "an\u{202e}na"] {
+            assert_eq!(checked_name(OsStr::new(name)), None, "{name:?}");
+        }
+        assert!(checked_name(OsStr::new(&"ä".repeat(LONGEST_NAME))).is_some());
+        assert_eq!(checked_name(OsStr::new(&"ä".repeat(LONGEST_NAME + 1))), None);
+        assert_eq!(checked_name(OsStr::from_bytes(b"an\xffna")), None);
+    }
+
+    #[test]
+    fn name_of_a_key_wins() {
+        let told = [("GL_USERNAME", "l"), ("GIT_FENCE_PUSHER", "anna"), ("REMOTE_USER", "r")];
+        assert_eq!(who(&environment(&told)).pusher, "anna");
     }
 
     #[test]

@@ -90,6 +90,7 @@ fn sentence(line: &Line) -> String {
     let kind = kind.unwrap_or_default();
     match &line.event {
         Event::PushRejected(Refused { code, reason, who, .. })
+        | Event::LeaseRefused(Refused { code, reason, who, .. })
         | Event::PushObserved(Refused { code, reason, who, .. }) => {
             format!("{kind} {code} {reason} (pusher {})", text::in_quotes(&who.pusher))
         }
@@ -112,7 +113,7 @@ fn sentence(line: &Line) -> String {
     }
 }
 
-/// Refusals are warnings, everything else is information.
+/// Refused pushes are warnings. A skipped run is not, nor everything else is information.
 fn severity(line: &Line) -> u8 {
     match line.event {
         Event::PushRejected(_)

@@ -64,6 +64,11 @@ impl FenceDir {
         self.0.join("installed.json")
     }
 
+    /// The refs when the gate was installed.
+    pub(crate) fn known_refs(&self) -> PathBuf {
+        self.0.join("refs-at-install")
+    }
+
     /// The complete ref list of a large push, until it is settled.
     pub(crate) fn plan_of(&self, push: git_fence_core::PushId) -> PathBuf {
         self.0.join(format!("plan-{push}.jsonl"))
@@ -235,7 +240,9 @@ pub(crate) const KEPT: &str = "kept-by-git-fence";
 /// Creates the hooks directory `dir` and its missing parents. Returns whether it is new.
 pub(crate) fn make_hooks_dir(dir: &Path) -> io::Result<bool> {
     let parent = dir.parent().unwrap_or(Path::new("/"));
-    if !parent.is_dir() {
+    if !parent.is_dir() && is_among_hooks(dir) {
+        make_hooks_dir(parent)?;
+    } else if !parent.is_dir() {
         #[expect(clippy::disallowed_methods, reason = "above the hooks: where core.hooksPath was set to")]
         fs::create_dir_all(parent)?;
     }

@@ -9,6 +9,7 @@ pub(crate) mod directory;
 pub(crate) mod files;
 pub(crate) mod history;
 pub(crate) mod journal;
+pub(crate) mod known_refs;
 pub(crate) mod lock_holder;
 pub(crate) mod lookback;
 pub(crate) mod mutex;

@@ -92,7 +92,7 @@ pub(crate) fn line_to_record(
             if proposal.lease.token.is_at_the_end() {
                 return Err(unusable(rules, &no_tokens_left(proposal.lease.token)));
             }
-            FoundLease::Record(proposal)
+            FoundLease::Record(Box::new(proposal))
         }
     };
     Ok(fence.lease_found(rules, found, now, pusher))

@@ -6,6 +6,7 @@
 use crate::{
     host::{
         hook_file::{HookFile, Part, calls, is_executable},
+        layout::CUSTOM_HOOKS,
         surroundings::Environment,
     },
     push::arrival::Arrival,
@@ -63,11 +64,21 @@ fn configured_hooks_dir(repository: &Repository, environment: &Environment) -> P
     configured.unwrap_or_else(|| repository.common_dir.join("hooks"))
 }
 
+/// Whether the host itself runs the directories of hooks, without a dispatcher in git's place for the hook: GitLab.
+fn is_started_by_host(hooks: &Path) -> bool {
+    let is_dispatched = matches!(HookFile::at(&hooks.join(Part::Gate.in_dispatcher())), Ok(HookFile::Ours(_)));
+    is_dispatched && hooks.file_name().is_some_and(|name| name == CUSTOM_HOOKS)
+}
+
 /// What is wrong with the companion in this hooks directory; `None` if git runs it.
 pub(crate) fn find_problem(hooks: &Path) -> Option<String> {
     let door = hooks.join(Part::Companion.name());
     let dispatched = hooks.join(Part::Companion.in_dispatcher());
     let runs = |path: &Path| matches!(HookFile::at(path), Ok(HookFile::Ours(_))) && is_executable(path);
+    if is_started_by_host(hooks) {
+        return (!runs(&dispatched))
+            .then(|| format!("git-fence's companion '{}' is missing or not executable", dispatched.display()));
+    }
     if runs(&door) {
         return None;
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 use git_fence_core::{
     Beat, FenceName, Lease, LeaseAsk, LeasePart, ObjectId, Offer, Proposal, RecordError, Reject, Rules, Secret,
-    Settings,
+    Settings, StoppedPush,
 };
 use std::collections::BTreeMap;
 
@@ -36,7 +36,10 @@ pub(crate) fn requests(
             ..LeaseAsk::default()
         });
         match (part, new) {
-            (LeasePart::Ask, _) => ask.only_asks = true,
+            (LeasePart::Ask, id) => {
+                ask.only_asks = true;
+                ask.stopped = id.as_ref().and_then(|id| stopped(id, objects()));
+            }
             (LeasePart::Lease, Some(id)) => ask.lease = Some(proposal(id, objects()).map_err(|e| is_none(&e))?),
             (LeasePart::Beat, Some(id)) => {
                 let (next, proof) = beat(id, objects()).map_err(|e| is_none(&e))?;
@@ -68,6 +71,11 @@ pub(crate) fn proposal(id: &ObjectId, objects: Result<Objects, ObjectError>) -> 
     let lease = Lease::read(&commit.message).map_err(|e| BadRecord::Message(id.clone(), e))?;
     let proof = Secret::shown_in(&commit.message);
     Ok(Proposal { commit: id.clone(), parents: commit.parents, lease, proof })
+}
+
+/// The push that a question reports. A question that cannot be read is only a question.
+fn stopped(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Option<StoppedPush> {
+    StoppedPush::read(&objects.ok()?.commit(id, MOST_BYTES).ok()?.message)
 }
 
 fn beat(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<(Beat, Option<Secret>), BadRecord> {

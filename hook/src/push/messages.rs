@@ -20,6 +20,9 @@ struct RefusalJson<'a> {
     mark: Option<Mark>,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<&'a HeldBy>,
+    /// The fences that there are, if the push names none of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fences: Option<&'a [FenceName]>,
     /// The ref that has moved: fetch before retrying.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     moved: Option<String>,
@@ -98,6 +101,10 @@ fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> S
             Reject::LeaseHeld { by, .. } => Some(by),
             _ => None,
         },
+        fences: match reject {
+            Reject::NoSuchFence { fences, .. } => Some(fences),
+            _ => None,
+        },
         moved: match reject {
             Reject::Moved { moved, .. } => Some(text::one_line(moved.name.to_string().as_bytes(), 300)),
             _ => None,
@@ -126,11 +133,21 @@ mod tests {
             "fence: {\"verdict\":\"granted\",\"fence\":\"repo\",\"token\":5,\"mark\":4}\n"
         );
         let lease = git_fence_core::LeaseId::of([7; 16]);
-        let by = HeldBy { owner: "agent".to_owned(), lease, token: five, left_ms: 61_500 };
+        let by = HeldBy {
+            owner: "agent".to_owned(),
+            lease,
+            token: five,
+            since: Some("2026-01-01T00:00:00.000Z".to_owned()),
+            expires_in_ms: 61_500,
+            progress: None,
+        };
         let held = Refusal::from(Reject::LeaseHeld { fence: FenceName::repo(), by: Box::new(by) });
         let text = lines("error", "rejected", "", &held);
         assert!(text.contains("is held by 'agent', with token 5, for another 62 s"), "{text}");
-        let holder = format!(r#""holder":{{"owner":"agent","lease":"{}","token":5,"left_ms":61500}}"#, "07".repeat(16));
+        let holder = format!(
+            r#""holder":{{"owner":"agent","lease":"{}","token":5,"since":"2026-01-01T00:00:00.000Z","expires_in_ms":61500}}"#,
+            "07".repeat(16)
+        );
         assert!(text.contains(&holder), "{text}");
     }
 

@@ -157,7 +157,10 @@ fn part_of_lease(
         return Err(invalid(&named, format!("{} {why}", text::quoted(name.as_bytes()))));
     };
     match settings.rules(&fence).map(|rules| rules.mode) {
-        None => return Err(invalid(&fence, format!("this repository has no fence '{fence}'"))),
+        None => {
+            let fences = settings.fences.iter().map(|rules| rules.fence.clone()).collect();
+            return Err(Reject::NoSuchFence { fence, fences });
+        }
         Some(Mode::Off) => return Ok(None),
         Some(Mode::Enforce | Mode::Observe) => {}
     }

@@ -91,6 +91,7 @@ fn decision(arrival: &Arrival<'_>, settings: &Settings, recorder: &mut Recorder<
     }
     let presented = Presented::read(arrival, &guarded, settings);
     recorder.who.owner.clone_from(&presented.offer.owner);
+    recorder.stopped = presented.stopped().cloned();
     let (claims, source, flaw) = (presented.claims(&guarded, settings), presented.source, presented.flaw.clone());
     let gate = Gate { arrival, settings, recorder, guarded, claims, source, flaw };
     if gate.guarded.is_heartbeat() { gate.renew() } else { gate.admit() }

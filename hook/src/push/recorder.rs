@@ -13,7 +13,7 @@ use crate::{
         verdict::{Admission, LogFor, Objection, Refusal, Verdict},
     },
 };
-use git_fence_core::{AskedRef, Enforcement, Event, Place, Refused, Reject, Rules, Settings, Who, heirs};
+use git_fence_core::{AskedRef, Enforcement, Event, Place, Refused, Reject, Rules, Settings, StoppedPush, Who, heirs};
 use std::time::Duration;
 
 /// How long to wait for the lock even if the push may wait no longer. The lock is held only briefly; without this, a
@@ -27,6 +27,8 @@ pub(crate) struct Recorder<'a> {
     settings: Option<&'a Settings>,
     dir: FenceDir,
     pub(crate) who: Who,
+    /// The push that this one reports: the line is about that push.
+    pub(crate) stopped: Option<StoppedPush>,
     pub(crate) budget: WaitBudget,
     /// Which refusals of this push take effect.
     pub(crate) enforcement: Enforcement,
@@ -47,6 +49,7 @@ impl<'a> Recorder<'a> {
             settings: None,
             dir: FenceDir::at(arrival.repository.fence_dir()),
             who: surroundings::who(arrival.environment),
+            stopped: None,
             budget: WaitBudget::of(shortest_wait(fences.clone()), arrival.start),
             enforcement: Enforcement::of(fences, false),
         }
@@ -62,7 +65,7 @@ impl<'a> Recorder<'a> {
     /// The refusal of a push whose settings cannot be read. The mode is unknown, so the refusal takes effect.
     pub(crate) fn refuse_without_settings(arrival: &'a Arrival<'a>, reject: Reject) -> Refusal {
         let recorder = Recorder::without_settings(arrival, [&Rules::for_repo()]);
-        recorder.record(reject.into(), Event::PushRejected)
+        recorder.record(reject.into(), Refused::on_record)
     }
 
     /// The recorded verdict: an objection is a refusal, unless the fences only observe. Observe mode is applied here, to
@@ -72,7 +75,7 @@ impl<'a> Recorder<'a> {
         match judged {
             Ok(admission) => Verdict::Admitted(admission),
             Err(objection) if self.enforcement.upholds(objection.ground) => {
-                Verdict::Refused(self.record(objection, Event::PushRejected))
+                Verdict::Refused(self.record(objection, Refused::on_record))
             }
             Err(objection) => Verdict::Observed(self.record(objection, Event::PushObserved)),
         }
@@ -93,7 +96,7 @@ impl<'a> Recorder<'a> {
         let token = compared.map(|(token, _)| token).or(token);
         let mark = compared.map(|(_, mark)| mark);
         let mark = mark.or_else(|| fence.as_ref().map(|fence| store.state().fence(fence).mark));
-        let commands = &self.arrival.push.commands;
+        let (refs, count) = self.asked_refs();
         let refused = Refused {
             code: reject.code(),
             reason: reject.to_string(),
@@ -102,13 +105,21 @@ impl<'a> Recorder<'a> {
             mark,
             source,
             who: self.who.clone(),
-            refs: AskedRef::of(commands),
-            count: commands.len(),
+            refs,
+            count,
             elapsed_us: self.elapsed_us(),
         };
         match self.commit(store, event(refused), Durability::Lazy) {
             Ok(()) => Refusal { reject, fence, token, mark },
             Err(broken) => broken.into(),
+        }
+    }
+
+    /// The refs that it asked to move, as far as they fit in a line, and how many there are.
+    fn asked_refs(&self) -> (Vec<AskedRef>, usize) {
+        match &self.stopped {
+            Some(stopped) => (AskedRef::named(&stopped.refs), stopped.count),
+            None => (AskedRef::of(&self.arrival.push.commands), self.arrival.push.commands.len()),
         }
     }
 

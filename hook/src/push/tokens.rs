@@ -10,7 +10,7 @@ use crate::{
     },
     repository::Repository,
 };
-use git_fence_core::{Claim, FenceName, LeaseAsk, Offer, Reject, Rules, Settings, Source, read_options};
+use git_fence_core::{Claim, FenceName, LeaseAsk, Offer, Reject, Rules, Settings, Source, StoppedPush, read_options};
 use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStrExt as _};
 
 /// What a push presents, as far as it can be read.
@@ -46,6 +46,11 @@ impl Presented {
         let unseen = || arrival.unseen(settings).filter(|_| takes_a_slot);
         let flaw = guarded.flaw.clone().or(no_tokens).or(no_lease).or_else(unseen);
         Presented { pusher, offer, source, asks, flaw }
+    }
+
+    /// The push that it reports, if it only asks.
+    pub(crate) fn stopped(&self) -> Option<&StoppedPush> {
+        self.asks.values().find_map(|ask| ask.stopped.as_ref().filter(|_| ask.only_asks))
     }
 
     /// What it presents for each fence that it touches.
@@ -85,7 +90,7 @@ fn read_tokens(
     // A stamped branch does not count for the other refs of its fence.
     let exempt = |fence: &FenceName| settings.rules(fence).is_some_and(|rules| rules.exempts(pusher));
     if let Some(planned) = unstamped.into_iter().find(|planned| !exempt(&planned.fence)) {
-        return Err(Reject::Missing { fence: planned.fence, name: Some(planned.name) });
+        return Err(Reject::Missing { fence: planned.fence, name: Some(planned.name), kind: None });
     }
     // Not the secret: a client that can send it as an option can send the token as an option, too.
     stamped.owner = offer.owner;

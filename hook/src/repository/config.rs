@@ -4,7 +4,7 @@ use crate::{
     host::surroundings::Environment,
     repository::{
         config_trust::{ConfigReader, ConfigTrust},
-        settings::{self, ConfiguredSetting},
+        settings::configured::{self, ConfiguredSetting},
     },
 };
 use git_fence_system::env::{self, Variable};
@@ -56,7 +56,7 @@ pub(crate) fn read(
     let trust = trust.map_err(|e| ConfigError::Read(format!("cannot read '{}': {e}", common_dir.display())))?;
     let own = &trust.environment(environment);
     let mut config = read_all(git_dir, common_dir, git, own)?;
-    let mut ignored = settings::configured_where(&config, |meta| !trust.applies(meta));
+    let mut ignored = configured::configured_where(&config, |meta| !trust.applies(meta));
     let sections = config.sections_and_ids_by_name("fence").into_iter().flatten();
     let ids: Vec<_> = sections.filter(|(section, _)| !trust.applies(section.meta())).map(|(_, id)| id).collect();
     for id in ids {
@@ -68,7 +68,7 @@ pub(crate) fn read(
         // The current user's own files, which might be mistaken for settings of this repository.
         let others = global_files(environment).into_iter().filter(|file| !files.contains(file));
         let others = others.filter_map(|(source, path)| File::from_path_no_includes(path, source).ok());
-        ignored.extend(others.flat_map(|file| settings::configured(&file)));
+        ignored.extend(others.flat_map(|file| configured::configured(&file)));
         let is_closed = |path: &PathBuf| fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
         unread.extend(files.into_iter().map(|(_, path)| path).filter(is_closed));
     }

@@ -1,10 +1,17 @@
 //! Runs git: to read, and to change its configuration.
 
-use crate::{failure::CommandError, repository::Repository};
-use git_fence_core::text;
+use crate::{
+    failure::CommandError,
+    repository::{
+        Repository,
+        settings::configured::{ConfigLevel, ConfiguredSetting},
+    },
+};
+use git_fence_core::{ObjectId, RefName, text};
 use git_fence_system::{env, user};
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::HashMap,
     fs,
     io::Write as _,
     os::unix::{fs::MetadataExt, process::CommandExt},
@@ -93,10 +100,18 @@ pub(crate) fn check_trust(repository: &Repository) -> Result<(), CommandError> {
     })
 }
 
-/// The level at which a setting is set: `system`, `global`, `local`, `worktree` or `command`.
-pub(crate) fn scope_of(git_dir: &Path, key: &str) -> Option<String> {
-    let answer = ask(git_dir, &["config", "--show-scope", "--get", key]).ok()?;
-    String::from_utf8_lossy(&answer).split_whitespace().next().map(str::to_owned)
+/// The values of all refs that can be guarded. Symbolic refs are left out: they move with others.
+pub(crate) fn refs(repository: &Repository) -> Result<HashMap<RefName, ObjectId>, CommandError> {
+    let format = "--format=%(objectname) %(refname) %(symref)";
+    let listed = ask(&repository.common_dir, &["for-each-ref", format])?;
+    let one = |line: &[u8]| {
+        let mut parts = line.splitn(3, |b| *b == b' ');
+        let (id, name, target) = (parts.next()?, parts.next()?, parts.next()?);
+        let id = ObjectId::parse(id).ok().flatten().filter(|_| target.is_empty())?;
+        Some((RefName::new(name), id))
+    };
+    let guardable = |(name, _): &(RefName, ObjectId)| !name.is_lease() && !name.is_per_worktree();
+    Ok(listed.split(|b| *b == b'\n').filter_map(one).filter(guardable).collect())
 }
 
 /// A setting with its intended value.
@@ -137,6 +152,17 @@ impl WantedSetting {
         }
     }
 
+    /// The setting as it will be configured.
+    pub(crate) fn as_configured(&self, repository: &Repository) -> ConfiguredSetting {
+        ConfiguredSetting {
+            key: self.key.clone(),
+            value: self.value.clone(),
+            origin: repository.common_dir.join("config").display().to_string(),
+            level: ConfigLevel::Local,
+            overridden_by: None,
+        }
+    }
+
     /// The change that it needs in the repository's own configuration.
     pub(crate) fn plan(self, repository: &Repository) -> Result<Change, CommandError> {
         let before = local_values(repository, &self.key)?;
@@ -145,6 +171,14 @@ impl WantedSetting {
 }
 
 impl Change {
+    /// What undoing it means, in words.
+    pub(crate) fn undone(&self) -> String {
+        match &self.before[..] {
+            [.., before] if !self.setting.many => format!("restored to {before}"),
+            _ => "removed".to_owned(),
+        }
+    }
+
     /// Makes the change.
     pub(crate) fn make(&self, repository: &Repository) -> Result<(), CommandError> {
         let WantedSetting { key, value, many } = &self.setting;
@@ -183,7 +217,7 @@ fn local_values(repository: &Repository, key: &str) -> Result<Vec<String>, Comma
 }
 
 /// Changes the repository's own configuration, as its owner.
-fn edit(repository: &Repository, args: &[&str]) -> Result<(), CommandError> {
+pub(crate) fn edit(repository: &Repository, args: &[&str]) -> Result<(), CommandError> {
     let (dir, args) = (&repository.common_dir, &[&["config", "--local"], args].concat()[..]);
     let mut git = Command::new("git");
     git.arg("--git-dir=.").args(args).current_dir(dir);

@@ -12,11 +12,17 @@ pub(crate) mod settings;
 
 use crate::{
     host::surroundings::Environment,
-    repository::{config::Configuration, config_trust::ConfigReader, settings::ConfiguredSetting},
+    repository::{
+        config::Configuration,
+        config_trust::ConfigReader,
+        settings::configured::{ConfigLevel, ConfiguredSetting},
+    },
 };
-use gix::config::File as Config;
+use git_fence_system::user;
+use gix::config::{File as Config, file::Metadata, path::interpolate};
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -101,6 +107,37 @@ impl Repository {
     /// The directory of the fence.
     pub(crate) fn fence_dir(&self) -> PathBuf {
         self.common_dir.join("fence")
+    }
+
+    /// The level at which a setting is set.
+    pub(crate) fn level_of(&self, key: &str) -> Option<ConfigLevel> {
+        self.place_of(key).map(|place| ConfigLevel::of(place.source))
+    }
+
+    /// Where the value of `section.name` or `section.part.name` is set that counts.
+    pub(crate) fn place_of(&self, key: &str) -> Option<Metadata> {
+        let (section, rest) = key.split_once('.')?;
+        let (part, name) = rest.rsplit_once('.').map_or((None, rest), |(part, name)| (Some(part), name));
+        let sections = self.config.sections_by_name(section)?;
+        let has_it = |section: &gix::config::file::SectionRef<'_>| {
+            let is_part =
+                section.header().subsection_name().map(|it| it.to_vec()) == part.map(|it| it.as_bytes().to_vec());
+            is_part && section.contains_value_name(name)
+        };
+        sections.filter(has_it).last().map(|section| section.meta().clone())
+    }
+
+    /// The directory in which git looks for the hooks of a push, if `core.hooksPath` is set: by the configuration of those who
+    /// serve pushes, whoever runs this. A relative path is relative to where hooks run.
+    pub(crate) fn hooks_path(&self) -> Option<PathBuf> {
+        let owner = fs::metadata(&self.common_dir).ok().and_then(|found| user::home_of(found.uid()));
+        let context = interpolate::Context {
+            home_dir: owner.as_deref(),
+            home_for_user: Some(interpolate::home_for_user),
+            ..Default::default()
+        };
+        let path = self.config.path("core.hooksPath")?.interpolate(context).ok()?;
+        Some(self.git_dir.join(path))
     }
 
     /// The single value of one of git's own settings.

@@ -61,7 +61,7 @@ fn lease_expires_by_the_servers_clock() {
     lease.take(&anna, 1, "first").assert_landed();
     let held = lease.take(&bob, 2, "expired");
     held.assert_refused("FENCE-LEASE-HELD");
-    let left = json(&held)["holder"]["left_ms"].as_u64().unwrap();
+    let left = json(&held)["holder"]["expires_in_ms"].as_u64().unwrap();
     assert!(left > 300_000 && left <= 600_000, "{left}");
     assert_eq!(json(&held)["holder"]["owner"], "anna");
     lease.release(&anna, 1, "first").assert_landed();
@@ -118,7 +118,7 @@ fn question_is_answered_at_once_and_changes_nothing() {
     let asked = lease.ask();
     asked.assert_refused("FENCE-LEASE-HELD");
     assert_eq!(json(&asked)["holder"]["lease"].as_str(), Some(&*anna.id));
-    assert_eq!(world.events("push.rejected").len(), 2, "a skip is recorded");
+    assert_eq!(world.events("lease.refused").len(), 2, "a skip is recorded");
     // A deletion does not get it either.
     lease.push(&[format!(":{}", lease.name("lease/ask"))], &[]).assert_refused("FENCE-LEASE-HELD");
     world.go();
@@ -181,6 +181,51 @@ fn stalled_takeover_is_not_evicted_by_the_previous_holder() {
     world.go();
     takeover.wait().assert_landed();
     lease.write(&anna, "main", 1, "first").assert_refused("FENCE-STALE");
+}
+
+/// The holder's stalled push carries the lease on to the token that its successor asks for: equal, and still older.
+#[test]
+fn stalled_push_of_an_expired_holder_is_evicted_by_the_takeover() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.configure("fence.evictAfter", "1s");
+        let lease = LeaseOf::repo(&world);
+        let (anna, bob) = (Agent::brief("anna"), Agent::new("bob"));
+        lease.take(&anna, 1, "first").assert_landed();
+        world.write_hook(
+            "update",
+            "case $1 in refs/heads/main) echo $PPID >stalled.new; mv stalled.new stalled; kill -STOP $PPID;; esac",
+        );
+        let next = lease.advanced(&anna, 2, "first");
+        let zombie = Running::start(&mut lease.write_command(&anna, "main", 1, &next));
+        world.pid_in("stalled");
+        take_when_it_expires(lease, &bob, 2).assert_landed();
+        assert!(!zombie.wait().ok);
+        assert_eq!(world.events("push.evicted").len(), 1);
+        assert_eq!(world.server_ref("refs/heads/main"), None, "nothing of it has landed");
+        assert_eq!(lease.status()["owner"], "bob");
+        world.assert_log_is_whole();
+    }
+}
+
+/// A holder that still renews its lease keeps its slot, whoever asks for the lease.
+#[test]
+fn stalled_push_of_a_live_holder_is_not_evicted_by_a_claim_to_its_next_token() {
+    let world = World::new(&any_git());
+    world.configure("fence.wait", "1s");
+    world.configure("fence.evictAfter", "1ms");
+    let lease = LeaseOf::repo(&world);
+    let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
+    lease.take(&anna, 1, "first").assert_landed();
+    world.stall_update_of("main");
+    let _go = world.go_in_the_end();
+    let next = lease.advanced(&anna, 2, "first");
+    let slow = Running::start(&mut lease.write_command(&anna, "main", 1, &next));
+    world.pid_in("stalled");
+    lease.take(&bob, 2, "expired").assert_refused("FENCE-BUSY");
+    assert!(world.events("push.evicted").is_empty());
+    world.go();
+    slow.wait().assert_landed();
 }
 
 #[test]

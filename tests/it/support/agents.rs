@@ -1,6 +1,6 @@
 //! Agents: clones of the server that run `git fence`.
 
-use super::{Git, World, text};
+use super::{Git, World, schema::assert_is, text};
 use std::{
     ffi::OsString,
     fs,
@@ -87,7 +87,9 @@ impl Agent<'_> {
     /// The status file of the last run.
     pub(crate) fn status(&self) -> serde_json::Value {
         let written = fs::read(self.world.path(&format!("{}.json", self.name))).unwrap_or_default();
-        serde_json::from_slice(&written).unwrap_or_default()
+        let Ok(status) = serde_json::from_slice(&written) else { return serde_json::Value::Null };
+        assert_is("result", &status);
+        status
     }
 
     pub(crate) fn ok(&self, args: &[&str]) -> String {

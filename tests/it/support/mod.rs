@@ -1,9 +1,12 @@
 //! Real git, real repositories, real processes: the tools of the tests.
 
 pub(crate) mod agents;
+pub(crate) mod hosts;
 pub(crate) mod lease;
 pub(crate) mod needs;
 pub(crate) mod raw;
+pub(crate) mod schema;
+pub(crate) mod sshd;
 pub(crate) mod story;
 pub(crate) mod strace;
 
@@ -32,6 +35,13 @@ const GIVE_UP: Duration = Duration::from_secs(120);
 pub(crate) struct Git {
     program: PathBuf,
     pub(crate) version: (u32, u32),
+}
+
+impl Git {
+    /// The directory that it lies in.
+    pub(crate) fn dir(&self) -> &Path {
+        self.program.parent().unwrap()
+    }
 }
 
 /// The first git in PATH, and the system's git if its version differs.
@@ -232,7 +242,7 @@ impl World {
     }
 
     pub(crate) fn hermetic(&self, command: &mut Command) {
-        let mut path = OsString::from(self.git.program.parent().unwrap());
+        let mut path = OsString::from(self.git.dir());
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap());
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|n| n.starts_with("GIT_"))) {
@@ -242,6 +252,7 @@ impl World {
             .env("PATH", path)
             .env("HOME", self.path("home"))
             .env("LC_ALL", "C")
+            .env("TERM", "xterm")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_COUNT", "2")
@@ -319,7 +330,9 @@ impl World {
 
     pub(crate) fn status(&self) -> serde_json::Value {
         let json = self.ok(self.hook_program().args(["status", "--json"]).arg(self.server()));
-        serde_json::from_str(&json).unwrap()
+        let status = serde_json::from_str(&json).unwrap();
+        schema::assert_is("hook_status", &status);
+        status
     }
 
     pub(crate) fn mark(&self) -> u64 {
@@ -331,7 +344,9 @@ impl World {
     /// The log, read with the `audit` command.
     pub(crate) fn audit(&self) -> Vec<serde_json::Value> {
         let lines = self.ok(self.hook_program().args(["audit", "--json"]).arg(self.server()));
-        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        lines.iter().for_each(|line| schema::assert_is("audit", line));
+        lines
     }
 
     pub(crate) fn events(&self, event: &str) -> Vec<serde_json::Value> {
@@ -379,6 +394,7 @@ impl Pushed {
     pub(crate) fn code(&self) -> Option<String> {
         let json = self.text.lines().find_map(|line| line.strip_prefix("fence: {"))?;
         let verdict: serde_json::Value = serde_json::from_str(&format!("{{{json}")).unwrap();
+        schema::assert_is("gate_line", &verdict);
         let code = verdict["code"].as_str().unwrap().to_owned();
         assert!(self.text.lines().any(|line| line.starts_with(&format!("error: {code} "))), "{}", self.text);
         Some(code)

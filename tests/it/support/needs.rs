@@ -4,6 +4,7 @@
 //! the whole run. `GIT_FENCE_TESTS_NEED` turns a skip into a failure: `programs` if a program is not installed, which
 //! `./check` sets after installing them all, and `all` for every requirement, which CI sets.
 
+use super::{World, any_git, sshd};
 use std::{
     io::Write as _,
     os::unix::{
@@ -24,6 +25,8 @@ pub(crate) enum Need {
     /// For the Python programs in `fixtures/`.
     Python,
     Terminal,
+    /// To log in with ssh as this user.
+    Sshd,
     /// To run the built programs as another user, and to change the owner of files.
     AnotherUser,
     /// To mount file systems.
@@ -32,9 +35,24 @@ pub(crate) enum Need {
     OtherBoot,
     PidNamespace,
     TimeNamespace,
+    /// To render manual pages.
+    Man,
+    /// Git's own completion for bash.
+    GitCompletion,
+    Fish,
+    Zsh,
+    /// To make and unpack Debian packages.
+    Deb,
+    /// To run programs with another directory as their root.
+    Chroot,
+    /// What `packaging/static.sh` makes: too slow for every check.
+    StaticBuild,
 }
 
-use Need::{AnotherUser, GitLfs, Mount, OtherBoot, PidNamespace, Python, Strace, Terminal, TimeNamespace};
+use Need::{
+    AnotherUser, Chroot, Deb, Fish, GitCompletion, GitLfs, Man, Mount, OtherBoot, PidNamespace, Python, Sshd,
+    StaticBuild, Strace, Terminal, TimeNamespace, Zsh,
+};
 
 /// The name of a requirement, the programs it needs, and a check that they work here.
 struct Row {
@@ -44,11 +62,12 @@ struct Row {
     works: fn() -> bool,
 }
 
-static TABLE: [Row; 9] = [
+static TABLE: [Row; 17] = [
     Row { need: Strace, name: "permission to trace", programs: &["strace"], works: traces },
     Row { need: GitLfs, name: "git-lfs", programs: &["git-lfs"], works: || true },
     Row { need: Python, name: "python3", programs: &["python3"], works: || true },
     Row { need: Terminal, name: "a terminal", programs: &["script"], works: || true },
+    Row { need: Sshd, name: "a login by ssh", programs: &["sshd", "ssh"], works: logs_in },
     Row { need: AnotherUser, name: "another user", programs: &["setpriv", "flock"], works: becomes_another_user },
     Row { need: Mount, name: "permission to mount", programs: &["mount", "unshare"], works: mounts },
     Row {
@@ -59,6 +78,24 @@ static TABLE: [Row; 9] = [
     },
     Row { need: PidNamespace, name: "a pid namespace", programs: &["unshare"], works: makes_a_pid_namespace },
     Row { need: TimeNamespace, name: "a time namespace", programs: &["unshare"], works: makes_a_time_namespace },
+    // A stub says how to get the real one.
+    Row { need: Man, name: "man", programs: &["man"], works: || succeeds(Command::new("man").arg("--version")) },
+    Row {
+        need: GitCompletion,
+        name: "git's completion for bash",
+        programs: &["bash"],
+        works: || git_completion().is_some(),
+    },
+    Row { need: Fish, name: "fish", programs: &["fish"], works: || true },
+    Row { need: Zsh, name: "zsh", programs: &["zsh"], works: || true },
+    Row { need: Deb, name: "dpkg-deb", programs: &["dpkg-deb"], works: || true },
+    Row {
+        need: Chroot,
+        name: "a root directory of its own",
+        programs: &["unshare", "mount", "ldd"],
+        works: changes_root,
+    },
+    Row { need: StaticBuild, name: "packaging/static.sh to have been run", programs: &[], works: is_built_statically },
 ];
 
 /// Whether one of them is missing. Then the test prints that and returns, or fails if nothing may be skipped.
@@ -85,7 +122,10 @@ pub(crate) fn lacks(needs: &[Need]) -> bool {
 }
 
 pub(crate) fn is_installed(program: &str) -> bool {
-    std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|dir| dir.join(program).is_file())
+    let path = std::env::var_os("PATH").unwrap();
+    // Not in everybody's PATH, but everybody may run what is there.
+    let sbin = std::iter::once("/usr/sbin".into());
+    std::env::split_paths(&path).chain(sbin).any(|dir: std::path::PathBuf| dir.join(program).is_file())
 }
 
 /// What this machine does not have.
@@ -138,9 +178,22 @@ fn succeeds(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).output().is_ok_and(|ran| ran.status.success())
 }
 
+/// Git's completion, which Debian's git package brings.
+pub(crate) fn git_completion() -> Option<&'static str> {
+    let places = ["/usr/share/bash-completion/completions/git", "/etc/bash_completion.d/git"];
+    places.into_iter().find(|place| Path::new(place).exists())
+}
+
 /// Some containers forbid it.
 fn traces() -> bool {
     succeeds(Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]))
+}
+
+/// An account may be locked, or have no shell.
+fn logs_in() -> bool {
+    let world = World::bare(&any_git(), &[]);
+    let ssh = sshd::Sshd::new(&world, &[]).key("key", "restrict");
+    succeeds(Command::new("sh").args(["-c", &format!("{ssh} server true")]))
 }
 
 /// Also missing if the build directory is below a directory that other users may not enter.
@@ -157,6 +210,17 @@ fn mounts() -> bool {
     let dir = tempfile::tempdir().unwrap();
     succeeds(Command::new("sh").args(["-c", script]).arg(dir.path()))
         && succeeds(Command::new("unshare").args(["--mount", "true"]))
+}
+
+fn changes_root() -> bool {
+    let script = "mount --rbind /proc \"$0\" && chroot / true";
+    let dir = tempfile::tempdir().unwrap();
+    Path::new("/usr/bin/git").exists()
+        && succeeds(Command::new("unshare").args(["--map-root-user", "--mount", "sh", "-c", script]).arg(dir.path()))
+}
+
+fn is_built_statically() -> bool {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/static/git-fence").exists()
 }
 
 fn hides_the_boot_id() -> bool {

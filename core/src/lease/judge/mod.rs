@@ -14,8 +14,8 @@ mod proof;
 mod tests;
 
 use crate::{
-    Format, HeldBy, Lease, LeaseAsk, LeaseChange, LeaseMove, LeaseState, Mark, Proposal, Reject, Rules, Stamp,
-    Standing, next_token, text,
+    Format, HeldBy, Lease, LeaseAsk, LeaseChange, LeaseId, LeaseMove, LeaseState, Mark, Proposal, Reject, Rules, Stamp,
+    Standing, next_token, rule::hint::command, text,
 };
 
 /// Judges what a push asks of the lease of the fence with these `rules`; `current` is the lease at `now`.
@@ -45,9 +45,16 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// The answer to a push that only asks: always a refusal, which says who holds the lease.
+    /// The answer to a push that only asks: always a refusal, which says who holds the lease. One that reports a push
+    /// that git has stopped gets what that push would have got.
     fn answer(&self) -> Reject {
-        self.held_by_another().unwrap_or_else(|| self.invalid("the lease is free: acquire it with  git fence acquire"))
+        let holds = |id: &LeaseId| self.current.is_some_and(|current| current.is_held() && current.lease.id == *id);
+        if self.asked.stopped.as_ref().is_some_and(|stopped| !holds(&stopped.lease)) {
+            return self.lost();
+        }
+        let acquire = || command("acquire", &self.rules.fence);
+        self.held_by_another()
+            .unwrap_or_else(|| self.invalid(format!("the lease is free: acquire it with  {}", acquire())))
     }
 
     /// A heartbeat: from the holder, as long as nobody else has the lease. It may come late.
@@ -96,7 +103,9 @@ impl Judge<'_> {
         };
         let Lease { nonce, state, holder, .. } = proposal.lease.clone();
         let holder = if current.lease.format == Format::OneUse { holder } else { current.lease.holder.clone() };
-        let expected = token.map(|token| Lease { token, nonce, state, holder, ..current.lease.clone() });
+        // A gate of an older version has recorded no `since`.
+        let since = current.lease.since.clone().or_else(|| proposal.lease.since.clone());
+        let expected = token.map(|token| Lease { token, nonce, state, since, holder, ..current.lease.clone() });
         if expected.as_ref() != Some(&proposal.lease) || !proposal.continues(current.parent.as_ref()) {
             return Err(self.invalid("an advance may change only the token, by one, and a release only the state"));
         }
@@ -131,7 +140,14 @@ impl Judge<'_> {
         let current = self.current?;
         let left = current.left_at(self.now)?;
         let Lease { id: lease, owner, token, .. } = current.lease.clone();
-        let by = HeldBy { owner, lease, token, left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX) };
+        let by = HeldBy {
+            owner,
+            lease,
+            token,
+            since: Some(current.since.written()),
+            expires_in_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            progress: current.progress.clone(),
+        };
         Some(Reject::LeaseHeld { fence: self.rules.fence.clone(), by: Box::new(by) })
     }
 

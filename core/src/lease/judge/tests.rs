@@ -250,3 +250,19 @@ fn asking_is_answered_and_changes_nothing() {
     assert_eq!(code_of(Some(&held), 4, &asks, 91), Code::LeaseInvalid.as_str());
     assert_eq!(code_of(None, 0, &asks, 91), Code::LeaseInvalid.as_str());
 }
+
+#[test]
+fn holder_whose_push_git_stopped_is_told_that_the_lease_is_lost() {
+    let held = standing(1, 5, LeaseState::Held);
+    let stopped = |id: u8| {
+        let id = lease(id, 5, LeaseState::Held).id;
+        let stopped = crate::StoppedPush::of(&id, held.lease.token, ["refs/heads/main"]);
+        LeaseAsk { only_asks: true, stopped, ..LeaseAsk::default() }
+    };
+    assert_eq!(code_of(Some(&held), 4, &stopped(2), 1), Code::LeaseLost.as_str());
+    assert_eq!(code_of(Some(&held), 4, &stopped(2), 91), Code::LeaseLost.as_str());
+    assert_eq!(code_of(None, 0, &stopped(2), 1), Code::LeaseLost.as_str());
+    let released = standing(1, 5, LeaseState::Released);
+    assert_eq!(code_of(Some(&released), 4, &stopped(1), 1), Code::LeaseLost.as_str());
+    assert_eq!(code_of(Some(&held), 4, &stopped(1), 1), Code::LeaseHeld.as_str(), "it still holds the lease");
+}

@@ -53,9 +53,9 @@ pub(crate) const COLUMNS: &[Column] = &[
         "time",
         "when it was written",
         InTable {
-            wide: str::to_owned,
+            wide: |cell| format!("{cell:<24}"),
             // Up to the second; the full time is in a wide table or a pipe.
-            narrow: |cell| cell.get(..19).unwrap_or(cell).replace('T', " "),
+            narrow: |cell| format!("{:<19}", cell.get(..19).map_or(cell.to_owned(), |cell| cell.replace('T', " "))),
             line: NarrowLine::First,
         },
     ),

@@ -22,7 +22,9 @@ pub(crate) fn detail(line: &Line) -> String {
             let would = code.map_or(String::new(), |code| format!("  (would be {code})"));
             format!("{}  {}{more}{would}", fences(stake, also), refs.join(" "))
         }
-        Event::PushRejected(Refused { code, reason, .. }) => format!("{code} {reason}"),
+        Event::PushRejected(Refused { code, reason, .. }) | Event::LeaseRefused(Refused { code, reason, .. }) => {
+            format!("{code} {reason}")
+        }
         Event::PushObserved(Refused { code, reason, .. }) => format!("(would be {code}) {reason}"),
         Event::PushSettled { push, stake, also, moved, count, .. } => {
             format!("{}  push {push}: {moved} of {count} refs moved, mark {}", fences(stake, also), stake.mark)
@@ -36,11 +38,12 @@ pub(crate) fn detail(line: &Line) -> String {
         Event::TokensChanged { fence, tokens, mark, reason, .. } => {
             format!("{fence}  {}, mark at least {mark}: {reason}", tokens::describe_kind(Some(*tokens)))
         }
-        Event::LeaseGranted(line)
-        | Event::LeaseAdvanced(line)
-        | Event::LeaseReleased(line)
-        | Event::LeaseRevoked(line)
-        | Event::LeaseFound(line) => of_lease(line),
+        Event::LeaseGranted(line) | Event::LeaseRevoked(line) | Event::LeaseFound(line) => of_lease(line),
+        // The reason is that of the grant, and would read as that of this line.
+        Event::LeaseAdvanced(LeaseLine { fence, standing, .. })
+        | Event::LeaseReleased(LeaseLine { fence, standing, .. }) => {
+            format!("{fence}  {}", text::in_quotes(&standing.lease.owner))
+        }
         Event::LeaseRenewed(Renewed { fence, progress, .. }) => {
             format!("{fence}  {}", progress.as_deref().map_or(String::new(), text::in_quotes))
         }

@@ -20,9 +20,10 @@ use crate::{
     },
     repository::Repository,
 };
-use git_fence_core::{Filter, Place};
+use git_fence_core::{Filter, Line, Place};
 use git_fence_system::descriptor;
 use std::{
+    collections::VecDeque,
     io::{self, BufWriter, Write},
     path::Path,
     time::Duration,
@@ -36,9 +37,10 @@ pub(crate) fn run(args: &AuditArgs, environment: &Environment) -> Result<(), Com
     let repository = Repository::find(&args.repository, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
-    let mut show = Show::to_stdout(args.form(), args.filter());
+    let mut show = Show::to_stdout(args);
     let read = Tail::read(&dir, &here.boot, |read| show.line(&read));
     // The readable lines are shown, even if the log is damaged after them.
+    show.end_of_file();
     show.flush()?;
     let tail = read?;
     if args.follow { follow(tail, &dir, &mut show) } else { Ok(()) }
@@ -68,19 +70,54 @@ struct Show {
     form: AuditForm,
     filter: Filter,
     width: Option<usize>,
+    /// Whether the columns are still to be named, which is done before the first line.
+    wants_headings: bool,
+    /// The lines so far, if only the last ones are to be shown.
+    last: Option<LastLines>,
     out: BufWriter<io::StdoutLock<'static>>,
     written: io::Result<()>,
 }
 
+/// The last lines of those that were read.
+struct LastLines {
+    most: usize,
+    lines: VecDeque<(Vec<u8>, Line)>,
+}
+
 impl Show {
-    fn to_stdout(form: AuditForm, filter: Filter) -> Show {
+    fn to_stdout(args: &AuditArgs) -> Show {
+        let (form, filter) = (args.form(), args.filter());
         let mut out = BufWriter::new(io::stdout().lock());
-        let written = if form == AuditForm::Csv { csv::header(&mut out) } else { Ok(()) };
-        Show { form, filter, width: terminal::width(io::stdout()), out, written }
+        let has_header = form == AuditForm::Csv && !args.no_headings;
+        let written = if has_header { csv::header(&mut out) } else { Ok(()) };
+        let last = args.last.map(|most| LastLines { most, lines: VecDeque::new() });
+        let wants_headings = form == AuditForm::Table && !args.no_headings;
+        Show { form, filter, width: terminal::width(io::stdout()), wants_headings, last, out, written }
     }
 
     fn line(&mut self, read: &ReadLine<'_>) {
         if self.written.is_err() || !self.filter.matches(read.line) {
+            return;
+        }
+        let Some(LastLines { most, lines }) = &mut self.last else { return self.print(read) };
+        lines.push_back((read.bytes.to_vec(), read.line.clone()));
+        if lines.len() > *most {
+            lines.pop_front();
+        }
+    }
+
+    /// The lines so far are known: shows the last of them. Those that follow are all shown.
+    fn end_of_file(&mut self) {
+        for (bytes, line) in self.last.take().map(|last| last.lines).unwrap_or_default() {
+            self.print(&ReadLine { bytes: &bytes, line: &line });
+        }
+    }
+
+    fn print(&mut self, read: &ReadLine<'_>) {
+        if std::mem::take(&mut self.wants_headings) {
+            self.written = table::headings(self.width, &mut self.out);
+        }
+        if self.written.is_err() {
             return;
         }
         self.written = match self.form {
@@ -104,7 +141,7 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Comman
     let repository = Repository::find(dir, environment)?;
     let dir = FenceDir::at(repository.fence_dir());
     let here = failure::here()?;
-    let journal = check(&dir, &here)?;
+    let journal = check(&dir, &here, |_| {})?;
     if let Err(e) = dir.open(&dir.mutex(), For::Reading)
         && e.kind() == io::ErrorKind::PermissionDenied
     {
@@ -123,9 +160,9 @@ pub(crate) fn verify(dir: &Path, environment: &Environment) -> Result<(), Comman
 
 /// Reads the whole log and everything that refers to it, and returns the first damage. A torn last line is part of the
 /// result: it is not damage.
-pub(crate) fn check(dir: &FenceDir, here: &Place) -> Result<Journal, CommandError> {
+pub(crate) fn check(dir: &FenceDir, here: &Place, each: impl FnMut(ReadLine<'_>)) -> Result<Journal, CommandError> {
     let checkpoint = CheckpointFile::read(dir)?;
-    let journal = history::read(dir, &here.boot, |_| {})?;
+    let journal = history::read(dir, &here.boot, each)?;
     match checkpoint {
         CheckpointFile::Missing => {}
         CheckpointFile::Damaged => return Err(Damage::Checkpoint(dir.checkpoint()).into()),

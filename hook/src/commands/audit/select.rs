@@ -12,6 +12,12 @@ pub(crate) struct AuditArgs {
     pub(crate) repository: PathBuf,
     #[command(flatten)]
     selection: Selection,
+    /// Only the last N of these lines
+    #[arg(short = 'n', long = "last", value_name = "N")]
+    pub(crate) last: Option<usize>,
+    /// Without the row that names the columns
+    #[arg(long)]
+    pub(crate) no_headings: bool,
     /// Keep showing new lines as they are written, until interrupted
     #[arg(long, short)]
     pub(crate) follow: bool,

@@ -25,6 +25,12 @@ pub(crate) fn row(read: &ReadLine<'_>, width: Option<usize>, out: &mut impl Writ
     writeln!(out, "{}", layout(&cells, width))
 }
 
+/// The row that names the columns.
+pub(crate) fn headings(width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+    let shown = COLUMNS.iter().filter_map(|column| Some((column.in_table?, column.name.to_uppercase())));
+    writeln!(out, "{}", layout(&shown.collect::<Vec<_>>(), width))
+}
+
 fn layout(cells: &[(InTable, String)], width: Option<usize>) -> String {
     let narrow = |line: NarrowLine| {
         let on_it = cells.iter().filter(|(format, _)| format.line == line);
@@ -69,5 +75,13 @@ mod tests {
         );
         assert_eq!(show(Some(40)), "   12  2026-01-02 03:04:05  rejected\n       41  anna  FENCE-STALE token 41 i…\n");
         assert_eq!(show(Some(1)), "…\n…\n");
+        let heading = |width| {
+            let mut out = Vec::new();
+            headings(width, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let shown = "   SEQ  TIME                      EVENT        TOKEN  PUSHER        DETAIL\n";
+        assert_eq!((heading(None).as_str(), heading(Some(100)).as_str()), (shown, shown));
+        assert_eq!(heading(Some(40)), "  SEQ  TIME                 EVENT\n       TOKEN  PUSHER  DETAIL\n");
     }
 }

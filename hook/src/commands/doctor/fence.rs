@@ -2,11 +2,12 @@
 
 use crate::{
     commands::{
+        advice::{self, install, quoted},
         audit,
         doctor::{
             finding::{Finding, Severity},
-            gate::{install, quoted},
             lock,
+            stray::{self, StrayRefs},
         },
         install::takeover::{self, Raise},
     },
@@ -41,8 +42,10 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
         return Ok(findings);
     }
     findings.extend(lock::check(&dir));
-    let state = match audit::check(&dir, &here) {
+    let mut stray = StrayRefs::of(repository, &dir)?;
+    let state = match audit::check(&dir, &here, |read| stray.line(read.line)) {
         Ok(journal) => {
+            findings.extend(stray::finding(&stray.found(repository, settings)?, repository));
             if !journal.torn.is_empty() {
                 let torn = Damage::Torn { path: dir.log(), line: journal.head.seq + 1 };
                 findings.extend(damage(repository, &dir, &torn, settings));
@@ -245,7 +248,7 @@ fn leases_unlike_log(repository: &Repository, state: &State, settings: &Settings
                 Some(Finding { fix: None, ..Finding::note("lease-moved", sentence, "") })
             }
             Err(reject) => {
-                let fix = format!("git -C {} {}", quoted(&repository.common_dir), catch_up::removal_arguments(&name));
+                let fix = advice::git(repository, &catch_up::removal_arguments(&name));
                 Some(Finding::error("lease-unreadable", format!("{reject}. Pushes to this fence are refused"), fix))
             }
         }

@@ -1,6 +1,7 @@
 //! What a check reports.
 
 use serde::Serialize;
+use std::io::{self, Write};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -36,5 +37,17 @@ impl Finding {
 
     pub(crate) fn note(name: &'static str, sentence: impl Into<String>, fix: impl Into<String>) -> Finding {
         Finding { severity: Severity::Note, ..Finding::error(name, sentence, fix) }
+    }
+
+    /// For people: the sentence, and the command that fixes it.
+    pub(crate) fn show(&self, out: &mut impl Write) -> io::Result<()> {
+        let Finding { name, severity, sentence, fix } = self;
+        let severity = match severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        writeln!(out, "{severity}: {name}: {sentence}")?;
+        fix.iter().try_for_each(|fix| writeln!(out, "  fix: {fix}"))
     }
 }

@@ -1,7 +1,10 @@
 //! Checks whether pushes reach the gate at all.
 
-use crate::commands::doctor::finding::{Finding, Severity};
 use crate::{
+    commands::{
+        advice::{config, install, quoted},
+        doctor::finding::{Finding, Severity},
+    },
     failure::CommandError,
     host::{
         hook_file::{self, HookFile, Part, is_executable},
@@ -11,8 +14,8 @@ use crate::{
     push::companion,
     repository::{
         Repository,
-        git::{self, WantedSetting, shell_quoted},
-        settings,
+        git::WantedSetting,
+        settings::{self, configured::ConfigLevel},
     },
 };
 use std::{
@@ -30,20 +33,6 @@ pub(crate) fn flaws(repository: &Repository) -> Result<Vec<String>, CommandError
             None => sentence,
         })
         .collect())
-}
-
-/// The command that installs the gate.
-pub(crate) fn install(repository: &Repository) -> String {
-    format!("git-fence-hook install {}", quoted(&repository.common_dir))
-}
-
-/// The command that changes a setting of this repository.
-pub(crate) fn config(repository: &Repository, args: &str) -> String {
-    format!("git -C {} config {args}", quoted(&repository.common_dir))
-}
-
-pub(crate) fn quoted(path: &Path) -> String {
-    shell_quoted(&path.display().to_string())
 }
 
 /// Everything that keeps pushes from reaching the gate, or tokens from being sent.
@@ -171,13 +160,18 @@ fn own_hooks(repository: &Repository) -> String {
 }
 
 fn hooks_path(repository: &Repository, site: &Site) -> Option<Finding> {
+    if site.layout == Layout::Gitlab {
+        // Gitaly sets its own.
+        return None;
+    }
     let value = repository.setting("core.hooksPath")?;
     let hooks = site.hooks().display();
-    let scope = git::scope_of(&repository.git_dir, "core.hooksPath")?;
+    let level = repository.level_of("core.hooksPath")?;
     let own = own_hooks(repository);
-    if matches!(scope.as_str(), "global" | "system") {
+    if level < ConfigLevel::Local {
+        let level = level.word();
         let sentence =
-            format!("core.hooksPath is set for all repositories ({scope}): '{hooks}' is used by each of them");
+            format!("core.hooksPath is set for all repositories ({level}): '{hooks}' is used by each of them");
         return Some(Finding::note("hooks-path-shared", sentence, own));
     }
     let is_relative = Path::new(&value).is_relative() && !value.starts_with('~');

@@ -1,9 +1,9 @@
 //! Checks whether the lock can be taken, and only by users who may push.
 
 use crate::{
-    commands::doctor::{
-        finding::{Finding, Severity},
-        gate::quoted,
+    commands::{
+        advice::quoted,
+        doctor::finding::{Finding, Severity},
     },
     host::clock::WaitBudget,
     log::{files::FenceDir, mutex::Mutex},

@@ -7,6 +7,8 @@ pub(crate) mod finding;
 pub(crate) mod gate;
 pub(crate) mod lock;
 pub(crate) mod settings;
+pub(crate) mod stray;
+mod tree;
 
 use crate::{
     commands::{
@@ -19,6 +21,7 @@ use crate::{
 };
 use serde::Serialize;
 use std::{
+    fs,
     io::{self, Write},
     path::Path,
 };
@@ -31,11 +34,17 @@ pub(crate) struct DoctorArgs {
     /// Print a line of JSON for each repository
     #[arg(long)]
     json: bool,
+    /// With --recursive: the findings of each repository, instead of the same finding once for all
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 #[derive(Serialize)]
 struct Diagnosis {
     repository: String,
+    /// The same, as findings name it.
+    #[serde(skip)]
+    git_dir: String,
     /// Whether there is nothing worse than a note.
     sound: bool,
     findings: Vec<Finding>,
@@ -44,30 +53,41 @@ struct Diagnosis {
 /// `git-fence-hook doctor`.
 pub(crate) fn run(args: &DoctorArgs, environment: &Environment) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
-    let mut all_sound = true;
+    let mut all = Vec::new();
     let dirs =
         if args.place.recursive { fleet::below(&args.place.repository)? } else { vec![args.place.repository.clone()] };
     for dir in dirs {
-        let findings = match examine(&dir, environment) {
-            // With several repositories, one that cannot be opened is a finding. InstallLock, it is an error.
-            Err(failure) if args.place.recursive => vec![Finding {
-                name: "repository-unreadable",
-                severity: Severity::Error,
-                sentence: failure.in_one_line(),
-                fix: None,
-            }],
-            examined => examined?,
-        };
-        let sound = findings.iter().all(|finding| finding.severity == Severity::Note);
-        all_sound &= sound;
-        let report = Diagnosis { repository: dir.display().to_string(), sound, findings };
+        let diagnosis = diagnose(&dir, args.place.recursive, environment)?;
         if args.json {
-            writeln!(out, "{}", serde_json::to_string(&report).unwrap_or_default())?;
-        } else {
-            show(&report, &mut out)?;
+            writeln!(out, "{}", serde_json::to_string(&diagnosis).unwrap_or_default())?;
+        } else if args.verbose || !args.place.recursive {
+            diagnosis.show(&mut out)?;
         }
+        all.push(diagnosis);
     }
-    if all_sound { Ok(()) } else { Err(CommandError::Unsound) }
+    if args.place.recursive && !args.json {
+        if !args.verbose {
+            tree::show(&all, &mut out)?;
+        }
+        writeln!(out, "{}", tree::summary(&all))?;
+    }
+    if all.iter().all(|diagnosis| diagnosis.sound) { Ok(()) } else { Err(CommandError::Unsound) }
+}
+
+/// With several repositories, one that cannot be opened is a finding. Alone, it is an error.
+fn diagnose(dir: &Path, is_one_of_many: bool, environment: &Environment) -> Result<Diagnosis, CommandError> {
+    let findings = match examine(dir, environment) {
+        Err(failure) if is_one_of_many => vec![Finding {
+            name: "repository-unreadable",
+            severity: Severity::Error,
+            sentence: failure.in_one_line(),
+            fix: None,
+        }],
+        examined => examined?,
+    };
+    let sound = findings.iter().all(|finding| finding.severity == Severity::Note);
+    let git_dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string();
+    Ok(Diagnosis { repository: dir.display().to_string(), git_dir, sound, findings })
 }
 
 /// All findings, the most severe first.
@@ -80,18 +100,9 @@ fn examine(dir: &Path, environment: &Environment) -> Result<Vec<Finding>, Comman
     Ok(findings)
 }
 
-fn show(report: &Diagnosis, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{:<8}{}", if report.sound { "ok" } else { "unsound" }, report.repository)?;
-    for Finding { name, severity, sentence, fix } in &report.findings {
-        let severity = match severity {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        };
-        writeln!(out, "{severity}: {name}: {sentence}")?;
-        if let Some(fix) = fix {
-            writeln!(out, "  fix: {fix}")?;
-        }
+impl Diagnosis {
+    fn show(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{:<8}{}", if self.sound { "ok" } else { "unsound" }, self.repository)?;
+        self.findings.iter().try_for_each(|finding| finding.show(out))
     }
-    Ok(())
 }

@@ -1,21 +1,27 @@
 //! Checks whether the settings do what their author intended.
 
 use crate::{
-    commands::doctor::{
-        finding::{Finding, Severity},
-        gate::config,
+    commands::{
+        advice::{self, config},
+        doctor::finding::{Finding, Severity},
+        mode::plan,
     },
-    host::syslog,
+    host::{
+        hook_file::{HookFile, Part},
+        layout::{Layout, Site},
+        syslog,
+    },
     repository::{
         Repository,
         git::{self, shell_quoted},
         settings::{
-            self, ConfiguredSetting, SettingsError,
+            self, SettingsError,
+            configured::{ConfiguredSetting, configured},
             table::{SETTINGS, Setting},
         },
     },
 };
-use git_fence_core::{FenceName, Mode, RefName, Rules, Settings, pattern_matches};
+use git_fence_core::{FenceName, Mode, RefName, Rules, Settings, clone_setting::CLONE_SETTINGS, pattern_matches};
 use gix::bstr::ByteSlice;
 
 /// The settings in force (the defaults if they cannot be read), and what is wrong with them.
@@ -26,13 +32,12 @@ pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
         findings.push(unreadable(&error, repository));
         Settings::default()
     });
+    let configured = configured(&repository.config);
     for rules in &settings.fences {
-        findings.extend(mode(rules, repository));
+        findings.extend(mode(rules, repository, &configured));
     }
-    if settings.receive_pack_is_elsewhere {
-        let sentence = "fence.receivePack is none (bounded form): a push that takes longer than fence.wait counts as over, but may still write";
-        findings.push(Finding::warning("bounded-form", sentence, config(repository, "fence.receivePack ancestor")));
-    }
+    findings.extend(overridden(repository, &configured));
+    findings.extend(receive_pack(repository, &settings));
     findings.extend(proc_receive(repository, &settings));
     findings.extend(guards_nothing(repository, &settings));
     if let Some(Err(error)) = settings.syslog.as_ref().map(syslog::connect) {
@@ -42,10 +47,34 @@ pub(crate) fn check(repository: &Repository) -> (Settings, Vec<Finding>) {
     (settings, findings)
 }
 
+/// Whether the gate looks for the receive-pack where it is. GitLab's is elsewhere, and nothing can be done about it.
+fn receive_pack(repository: &Repository, settings: &Settings) -> Option<Finding> {
+    let site = Site::of(repository, None).ok().filter(|site| site.layout == Layout::Gitlab);
+    let gate_is_there = |site: Site| matches!(HookFile::at(&site.hook(Part::Gate)), Ok(HookFile::Ours(_)));
+    let is_gitlab = site.is_some_and(gate_is_there);
+    let bounded = "(bounded form): a push that takes longer than fence.wait counts as over, but may still write";
+    match (settings.receive_pack_is_elsewhere, is_gitlab) {
+        (false, false) => None,
+        (true, false) => {
+            let sentence = format!("fence.receivePack is none {bounded}");
+            Some(Finding::warning("bounded-form", sentence, config(repository, "fence.receivePack ancestor")))
+        }
+        (true, true) => {
+            let sentence = format!("GitLab starts hooks outside of receive-pack {bounded}");
+            Some(Finding { fix: None, ..Finding::note("bounded-form", sentence, "") })
+        }
+        (false, true) => {
+            let sentence =
+                "GitLab starts hooks outside of receive-pack, and fence.receivePack is not none: every push is refused";
+            Some(Finding::error("receive-pack-unseen", sentence, config(repository, "fence.receivePack none")))
+        }
+    }
+}
+
 /// Settings that have no effect here although their author may think so, and files that cannot be read.
 fn not_of_the_owner(repository: &Repository) -> Vec<Finding> {
     let note = |name, sentence| Finding { name, severity: Severity::Note, sentence, fix: None };
-    let ignored = repository.ignored.iter().map(|ConfiguredSetting { key, value, origin }| {
+    let ignored = repository.ignored.iter().map(|ConfiguredSetting { key, value, origin, .. }| {
         let why = "has no effect: a user's file or environment counts only if that user owns the repository";
         note("setting-ignored", format!("{key} = {value} from '{origin}' {why}"))
     });
@@ -56,27 +85,52 @@ fn not_of_the_owner(repository: &Repository) -> Vec<Finding> {
     ignored.chain(unread).collect()
 }
 
-fn mode(rules: &Rules, repository: &Repository) -> Option<Finding> {
+fn mode(rules: &Rules, repository: &Repository, configured: &[ConfiguredSetting]) -> Option<Finding> {
     let fence = &rules.fence;
     let (name, what) = match rules.mode {
         Mode::Enforce => return None,
         Mode::Observe => ("mode-observe", "only observes and refuses nothing"),
         Mode::Off => ("mode-off", "is off and checks nothing"),
     };
-    let fix = config(repository, &format!("fence.{fence}.mode enforce"));
-    Some(Finding::note(name, format!("fence '{fence}' {what}"), fix))
+    let has_own = plan::with_own_mode(configured).contains(fence);
+    let command = if has_own { format!("enforce --fence {fence}") } else { "enforce".to_owned() };
+    Some(Finding::note(name, format!("fence '{fence}' {what}"), advice::gate(repository, &command)))
+}
+
+/// Settings that somebody may change and wonder why nothing happens.
+fn overridden(repository: &Repository, configured: &[ConfiguredSetting]) -> Vec<Finding> {
+    let finding = |one: &ConfiguredSetting| {
+        let by = one.overridden_by.as_ref()?;
+        let sentence = format!(
+            "{} = {} from '{}' has no effect on fence '{}': overridden by {} = {} from '{}'",
+            one.key,
+            one.value,
+            one.origin,
+            one.subject()?.0.unwrap_or("repo"),
+            by.key,
+            by.value,
+            by.origin
+        );
+        let fix = advice::remove(repository, by, &one.origin);
+        Some(Finding { name: "setting-overridden", severity: Severity::Note, sentence, fix })
+    };
+    configured.iter().filter_map(finding).collect()
 }
 
 fn unreadable(error: &SettingsError, repository: &Repository) -> Finding {
     let fix = match error {
         SettingsError::Value { key, .. } => unset(repository, key),
         SettingsError::Pattern { key, pattern, .. } => {
-            let level = level_of(repository, key);
             let pattern = shell_quoted(pattern);
-            config(repository, &format!("{level}--fixed-value --unset-all {} {pattern}", shell_quoted(key)))
+            where_set(repository, key, &format!("--fixed-value --unset-all {} {pattern}", shell_quoted(key)))
         }
         SettingsError::Name { name, .. } => {
             config(repository, &format!("--remove-section {}", shell_quoted(&format!("fence.{name}"))))
+        }
+        SettingsError::GuardsNothing(fence) if *fence == FenceName::repo() => {
+            // Without the empty value, the default counts again.
+            let own = "fence.repo.refs";
+            unset(repository, if repository.place_of(own).is_some() { own } else { "fence.refs" })
         }
         SettingsError::GuardsNothing(fence) => {
             config(repository, &format!("--add fence.{fence}.refs 'refs/heads/{fence}/*'"))
@@ -85,17 +139,17 @@ fn unreadable(error: &SettingsError, repository: &Repository) -> Finding {
     Finding::error("setting-unreadable", format!("{error}: every push is refused"), fix)
 }
 
-/// The command that removes a setting at the level where it is set.
+/// The command that removes a setting where it is set.
 fn unset(repository: &Repository, key: &str) -> String {
-    config(repository, &format!("{}--unset-all {}", level_of(repository, key), shell_quoted(key)))
+    where_set(repository, key, &format!("--unset-all {}", shell_quoted(key)))
 }
 
-fn level_of(repository: &Repository, key: &str) -> &'static str {
-    match git::scope_of(&repository.git_dir, key).as_deref() {
-        Some("global") => "--global ",
-        Some("system") => "--system ",
-        Some("worktree") => "--worktree ",
-        _ => "",
+/// The command that changes the file in which `key` is set. Its name, not its level: the global file is that of the owner.
+fn where_set(repository: &Repository, key: &str, args: &str) -> String {
+    let file = repository.place_of(key).and_then(|place| place.path);
+    match file.filter(|file| *file != repository.common_dir.join("config")) {
+        Some(file) => format!("git config --file {} {args}", advice::quoted(&file)),
+        None => config(repository, args),
     }
 }
 
@@ -107,6 +161,10 @@ fn unknown_names(repository: &Repository) -> Vec<Finding> {
         for name in section.value_names() {
             let known = SETTINGS.iter().find(|setting| setting.is_called(&name));
             let for_all = known.is_some_and(Setting::is_for_all);
+            let is_of_clones = CLONE_SETTINGS.iter().any(|setting| name.eq_ignore_ascii_case(setting.key));
+            if fence.is_none() && is_of_clones {
+                continue;
+            }
             if known.is_some() && (fence.is_none() || !for_all) {
                 continue;
             }

@@ -3,37 +3,49 @@
 //! Inspects the repository, plans the changes, reports them, and makes all of them or none. Existing hooks are kept and
 //! restored exactly.
 
+mod lines;
 pub(crate) mod log;
 pub(crate) mod takeover;
 pub(crate) mod undo;
 pub(crate) mod uninstall;
+mod wanted;
+mod whose;
 
 use crate::{
     commands::{
+        advice,
+        doctor::stray::{self, StrayRefs},
         fleet::{self, OneOrAll},
         install::{
             log::LogCondition,
             takeover::{Leases, Raise},
             undo::{InstallLock, Undo, lock_installing},
         },
+        mode::{self, plan::ModeInForce},
     },
-    failure::CommandError,
+    failure::{self, CommandError},
     host::{
         hook_file::{self, HookFile, Part, Staged, is_executable},
         kept_hook,
         layout::{Layout, Site},
         surroundings::Environment,
     },
-    log::files::FenceDir,
+    log::{
+        files::FenceDir,
+        history::{self, LiveLog},
+        known_refs,
+    },
     push::catch_up,
     repository::{
         Repository,
         git::{self, WantedSetting},
-        settings,
+        settings::{self, configured::ConfigLevel},
     },
 };
-use gix::bstr::BString;
+use git_fence_core::{KnownRefs, Settings};
+use git_fence_system::colours::say;
 use std::{
+    collections::BTreeMap,
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
@@ -71,37 +83,10 @@ fn name_and_pattern(text: &str) -> Result<(String, String), &'static str> {
     Ok((name.to_owned(), pattern.to_owned()))
 }
 
-impl InstallArgs {
-    fn wanted(&self) -> Vec<WantedSetting> {
-        let mut wanted = vec![WantedSetting::one("receive.advertisePushOptions", "true")];
-        wanted.extend(self.observe.then(|| WantedSetting::one("fence.mode", "observe")));
-        wanted.extend(self.allow_tokenless.then(|| WantedSetting::one("fence.tokenless", "allow")));
-        wanted.extend(self.refs.iter().map(|pattern| WantedSetting::many("fence.refs", pattern)));
-        wanted.extend(self.exempt.iter().map(|name| WantedSetting::many("fence.exempt", name)));
-        wanted.extend(
-            self.fence.iter().map(|(name, pattern)| WantedSetting::many(format!("fence.{name}.refs"), pattern)),
-        );
-        wanted.dedup();
-        wanted
-    }
-}
-
 /// `git-fence-hook install`.
 pub(crate) fn run(args: &InstallArgs, environment: &Environment) -> Result<(), CommandError> {
     if args.place.recursive {
-        return fleet::each_below(&args.place.repository, |dir| {
-            let job = Job::plan(dir, args, environment)?;
-            let (changes, warnings) = (job.changes(), job.warnings.clone());
-            if !args.dry_run {
-                job.apply()?;
-            }
-            let word = match (&changes[..], args.dry_run) {
-                ([], _) => "already there".to_owned(),
-                (_, true) => format!("would change: {}", changes.join(", ")),
-                (_, false) => "installed".to_owned(),
-            };
-            Ok(warnings.iter().fold(word, |word, warning| format!("{word}  (warning: {warning})")))
-        });
+        return run_below(args, environment);
     }
     let job = Job::plan(&args.place.repository, args, environment)?;
     let (lines, warnings) = (job.lines(if args.dry_run { "would be done" } else { "done" }), job.warnings.clone());
@@ -112,7 +97,36 @@ pub(crate) fn run(args: &InstallArgs, environment: &Environment) -> Result<(), C
         writeln!(out, "{line}")?;
     }
     for warning in warnings {
-        let _ = writeln!(io::stderr(), "warning: {warning}");
+        say(&format!("warning: {warning}\n"));
+    }
+    done
+}
+
+/// Every repository, one line each with its mode, and how many have which.
+fn run_below(args: &InstallArgs, environment: &Environment) -> Result<(), CommandError> {
+    let mut modes: BTreeMap<String, usize> = BTreeMap::new();
+    let mut left = false;
+    let done = fleet::each_below(&args.place.repository, |dir| {
+        let job = Job::plan(dir, args, environment)?;
+        let (word, mode) = (job.word(args.dry_run), job.mode().mode);
+        left |= !job.left.is_empty();
+        if !args.dry_run {
+            job.apply()?;
+        }
+        *modes.entry(mode).or_default() += 1;
+        Ok(word)
+    });
+    let counted: Vec<String> = modes.iter().map(|(mode, count)| format!("{count} in mode {mode}")).collect();
+    let all: usize = modes.values().sum();
+    let would_be = if args.dry_run { "would be " } else { "" };
+    writeln!(io::stdout(), "{}: {would_be}{}", fleet::repositories(all), counted.join(", "))?;
+    let below = advice::quoted(&args.place.repository);
+    if !args.dry_run && modes.keys().any(|mode| mode != "enforce") {
+        say(&format!("hint: to enforce in all of them:  git-fence-hook enforce --recursive {below}\n"));
+    }
+    if left && args.observe {
+        let why = "install weakens no gate that is there";
+        say(&format!("hint: {why}; to observe:  git-fence-hook observe --recursive {below}\n"));
     }
     done
 }
@@ -124,6 +138,13 @@ struct Job {
     fence_dir: FenceDir,
     log: LogCondition,
     wanted: Vec<WantedSetting>,
+    /// What was asked for, but would weaken the gate that is there.
+    left: Vec<WantedSetting>,
+    /// Whether pushes are checked already.
+    gate_is_there: bool,
+    /// Whether the refs are written down as they are now.
+    notes_refs: bool,
+    mode_before: ModeInForce,
     raises: Vec<Raise>,
     pieces: Vec<HookPlan>,
     warnings: Vec<String>,
@@ -137,72 +158,54 @@ impl Job {
         let lock = if args.dry_run { None } else { Some(lock_installing(&fence_dir)?) };
         // Read again: another process may have changed it before we got the lock.
         let repository = Repository::find(dir, environment)?;
-        let wanted = args.wanted();
-        // Settings that do not parse would refuse every push, so they are refused now.
-        let settings = settings::read(&with(&wanted, &repository)?)?;
         let site = Site::of(&repository, args.layout)?;
-        let pieces = Part::BOTH.into_iter().map(|part| HookPlan::of(part, &site)).collect::<Result<_, _>>()?;
+        whose::check(&repository, &site)?;
+        let mut wanted = args.wanted(&repository, site.layout);
+        // Settings that do not parse would refuse every push, so they are refused now.
+        settings::read(&wanted::with(&wanted, &repository)?)?;
+        let pieces = Part::BOTH.into_iter().map(|part| HookPlan::of(part, &site)).collect::<Result<Vec<_>, _>>()?;
         let log = LogCondition::at(&fence_dir)?;
+        // Without its log, a gate has never decided anything here.
+        let gate_is_there = pieces.iter().any(HookPlan::is_old_gate) && !matches!(log, LogCondition::Missing(_));
+        let left = match settings::read(&repository.config) {
+            Ok(before) if gate_is_there => wanted::take_weakening(&mut wanted, &before, &repository)?,
+            _ => Vec::new(),
+        };
+        let settings = settings::read(&wanted::with(&wanted, &repository)?)?;
         let Leases { mut raises, unreadable, exhausted } = takeover::read(&repository, &settings)?;
         if let Some((lease, token)) = exhausted.first() {
-            let dir = git::shell_quoted(&repository.common_dir.display().to_string());
+            let remove = advice::git(&repository, &catch_up::removal_arguments(lease));
             return Err(CommandError::Other {
                 what: format!("the lease '{lease}' {}", catch_up::no_tokens_left(*token)),
-                hint: format!(
-                    "nothing was changed. Remove it with  git -C {dir} {}  and install again",
-                    catch_up::removal_arguments(lease)
-                ),
+                hint: format!("nothing was changed. Remove it with  {remove}  and install again"),
             });
         }
         raises.retain(|raise| !raise.is_done(log.state()));
         let mut warnings = Vec::new();
         warnings.extend(unreadable.iter().map(|lease| {
-            format!(
-                "'{lease}' is not a git-fence lease, so pushes to its fence are refused: remove it with  git {}",
-                catch_up::removal_arguments(lease)
-            )
+            let remove = advice::git(&repository, &catch_up::removal_arguments(lease));
+            format!("'{lease}' is not a git-fence lease, so pushes to its fence are refused: remove it with  {remove}")
         }));
         warnings.extend(shared_hooks(&repository, &site));
-        Ok(Job { _lock: lock, repository, fence_dir, log, wanted, raises, pieces, warnings })
-    }
-
-    /// One line for each part, whether it was already there or not.
-    fn lines(&self, done: &str) -> Vec<String> {
-        let word = |was_there: bool| if was_there { "already there" } else { done };
-        let mut lines = vec![format!("log           {}  {}", self.fence_dir.log().display(), self.log.word(done))];
-        for setting in &self.wanted {
-            let what = if setting.key.starts_with("fence.") { "setting" } else { "push options" };
-            let is_there = word(setting.is_fulfilled(&self.repository));
-            lines.push(format!("{what:<12}  {} = {}  {is_there}", setting.key, setting.value));
-        }
-        for Raise { fence, mark, lease } in &self.raises {
-            lines.push(format!("mark          of fence '{fence}' at least {mark}, from '{lease}'  {done}"));
-        }
-        for piece in &self.pieces {
-            let (what, order) = match piece.part {
-                Part::Gate => ("hook", "runs first"),
-                Part::Companion => ("companion", "runs after it"),
-            };
-            if piece.keeps_existing() {
-                let kept = kept_hook::kept_path(&piece.hook);
-                lines.push(format!("kept          {}  {order}  {done}", kept.display()));
-            }
-            lines.push(format!("{what:<12}  {}  {}", piece.hook.display(), word(piece.is_there())));
-        }
-        lines
-    }
-
-    /// The names of the parts that will change.
-    fn changes(&self) -> Vec<String> {
-        let settings = self.wanted.iter().filter(|setting| !setting.is_fulfilled(&self.repository));
-        let log = (!self.log.is_whole()).then_some("log");
-        let mark = (!self.raises.is_empty()).then_some("mark");
-        let hooks = self.pieces.iter().filter(|piece| !piece.is_there()).map(|piece| match piece.part {
-            Part::Gate => "hook",
-            Part::Companion => "companion",
-        });
-        let changes = log.into_iter().chain(settings.map(|setting| setting.key.as_str())).chain(mark).chain(hooks);
-        changes.map(str::to_owned).collect()
+        let stray = if gate_is_there { stray_refs(&repository, &fence_dir, &settings)? } else { None };
+        // While the gate is there, the log says what has moved since.
+        let notes_refs = !gate_is_there || stray.is_some() || known_refs::read(&fence_dir).is_none();
+        warnings.extend(stray);
+        let mode_before = mode::of_repo(&repository);
+        Ok(Job {
+            _lock: lock,
+            repository,
+            fence_dir,
+            log,
+            wanted,
+            left,
+            gate_is_there,
+            notes_refs,
+            mode_before,
+            raises,
+            pieces,
+            warnings,
+        })
     }
 
     /// The log comes first: a hook without its log refuses every push, a log without its hook refuses none. The hooks come
@@ -231,6 +234,9 @@ impl Job {
             }
         }
         undo.forget();
+        if self.notes_refs {
+            note_refs(&self.repository, &self.fence_dir)?;
+        }
         // With a damaged log, every push is refused, which is better than no hook. But it must be reported.
         damage.map_or(Ok(()), |damage| Err(damage.into()))
     }
@@ -261,6 +267,11 @@ impl HookPlan {
         }
     }
 
+    /// Whether it is a gate that is there already, of whatever version.
+    fn is_old_gate(&self) -> bool {
+        self.part == Part::Gate && matches!(self.found, HookFile::Ours(_))
+    }
+
     fn keeps_existing(&self) -> bool {
         self.found == HookFile::Others && !self.is_there()
     }
@@ -270,30 +281,35 @@ impl HookPlan {
     }
 }
 
-/// The configuration after the changes.
-fn with(wanted: &[WantedSetting], repository: &Repository) -> Result<gix::config::File, CommandError> {
-    let mut config = repository.config.clone();
-    for setting in wanted.iter().filter(|setting| !setting.is_fulfilled(repository)) {
-        let (section, rest) = setting.key.split_once('.').unwrap_or((&setting.key, ""));
-        let (subsection, name) = rest.rsplit_once('.').map_or((None, rest), |(sub, name)| (Some(sub), name));
-        let added = config.new_section(section, subsection.map(BString::from)).and_then(|mut section| {
-            section.push(name, Some(setting.value.as_str().into()))?;
-            Ok(())
-        });
-        added.map_err(|e| CommandError::Other {
-            what: format!("'{}' is not a valid setting: {e}", setting.key),
-            hint: "the name of a fence consists of a-z, 0-9, '.', '_' and '-'".to_owned(),
-        })?;
-    }
-    Ok(config)
+/// Refs that moved although the gate is there. From now on they count as they are.
+fn stray_refs(repository: &Repository, dir: &FenceDir, settings: &Settings) -> Result<Option<String>, CommandError> {
+    let mut stray = StrayRefs::of(repository, dir)?;
+    // A damaged log is reported elsewhere.
+    let Ok(_) = history::read(dir, &failure::here()?.boot, |read| stray.line(read.line)) else { return Ok(None) };
+    let found = stray.found(repository, settings)?;
+    Ok((!found.is_empty()).then(|| {
+        format!(
+            "{} moved without the gate since it was installed; install takes the refs as they are now",
+            stray::listed(&found)
+        )
+    }))
+}
+
+/// Writes down the refs as they are, so that `doctor` sees which of them move without the gate. The log is read first: a push
+/// that lands now is in its later lines.
+fn note_refs(repository: &Repository, dir: &FenceDir) -> Result<(), CommandError> {
+    let Ok(LiveLog { journal, .. }) = history::current(dir, &failure::here()?.boot) else { return Ok(()) };
+    let known = KnownRefs { seq: journal.head.seq, refs: git::refs(repository)? };
+    known_refs::write(dir, &known).map_err(CommandError::io("write", dir.known_refs()))
 }
 
 /// Every repository that shares the hooks directory gets the hook, and refuses pushes until it has a log.
 fn shared_hooks(repository: &Repository, site: &Site) -> Option<String> {
-    let scope = git::scope_of(&repository.git_dir, "core.hooksPath")?;
-    matches!(scope.as_str(), "global" | "system").then(|| {
+    let level = repository.level_of("core.hooksPath").filter(|level| *level < ConfigLevel::Local)?;
+    (site.layout != Layout::Gitlab).then(|| {
+        let level = level.word();
         format!(
-            "core.hooksPath is set for all repositories ({scope}): every repository that uses '{}' refuses pushes until git-fence is installed in it too",
+            "core.hooksPath is set for all repositories ({level}): every repository that uses '{}' refuses pushes until git-fence is installed in it too",
             site.hooks().display()
         )
     })

@@ -67,11 +67,11 @@ fn uninstall(dir: &Path, environment: &Environment) -> Result<Vec<String>, Comma
     }
     for change in changes.iter().rev() {
         if change.undo(&repository)? {
-            lines.push(format!("setting   {} = {}  restored", change.setting.key, change.setting.value));
+            lines.push(format!("setting   {} = {}  {}", change.setting.key, change.setting.value, change.undone()));
         }
     }
-    if fence_dir.has(&fence_dir.changes()) {
-        fence_dir.remove(&fence_dir.changes()).map_err(CommandError::io("remove", fence_dir.changes()))?;
+    for path in [fence_dir.changes(), fence_dir.known_refs()].into_iter().filter(|path| fence_dir.has(path)) {
+        fence_dir.remove(&path).map_err(CommandError::io("remove", path))?;
     }
     if !lines.is_empty() && fence_dir.has(&fence_dir.log()) {
         lines.push(format!(

@@ -62,6 +62,7 @@ pub(crate) fn revocation(
         ttl: held.lease.ttl.min(rules.lease_max_ttl),
         reason: Reason::Revoked,
         words: few_words(reason),
+        since: None,
         holder: Secret::of(random()?).holder(),
         nonce: nonce_of(random()?),
     };

@@ -26,10 +26,14 @@ pub(crate) struct Figures {
 
 #[derive(Serialize)]
 pub(crate) struct LeaseFigures {
+    /// Requests: those that were granted and those that were refused.
+    pub(crate) asked: u64,
     pub(crate) granted: u64,
     /// By how the previous ownership ended.
     pub(crate) granted_by_reason: BTreeMap<&'static str, u64>,
-    /// Pushes that found the lease held.
+    /// Requests that were refused; those that found the lease held are among them.
+    pub(crate) refused: u64,
+    pub(crate) refused_by_code: BTreeMap<&'static str, u64>,
     pub(crate) found_held: u64,
     pub(crate) renewed: u64,
     pub(crate) advanced: u64,
@@ -120,7 +124,7 @@ impl Figures {
                 refused_by_code: with_every_code(&tally.refused),
                 moved: tally.moved,
                 unmoved: tally.unmoved,
-                unsettled: state.in_flight.len(),
+                unsettled: state.in_flight.iter().filter(|flight| !flight.plan.is_only_about_leases()).count(),
             },
             waits_us: Lengths::of(&tally.waits),
             fences: fences(tally, state, settings),
@@ -153,9 +157,12 @@ impl LeaseFigures {
         let reasons = [Reason::First, Reason::Released, Reason::Expired, Reason::Revoked];
         let granted = |reason: Reason| (reason.as_str(), tally.granted.get(&reason).copied().unwrap_or(0));
         LeaseFigures {
+            asked: tally.grants() + tally.refusals(),
             granted: tally.grants(),
             granted_by_reason: reasons.into_iter().map(granted).collect(),
-            found_held: tally.found_held,
+            refused: tally.refusals(),
+            refused_by_code: with_every_code(&tally.refused),
+            found_held: tally.found_held(),
             renewed: tally.renewed,
             advanced: tally.advanced,
             released: tally.released,
@@ -168,7 +175,7 @@ impl LeaseFigures {
 
     /// Whether the log has nothing about leases.
     pub(crate) fn is_empty(&self) -> bool {
-        self.granted + self.found_held + self.renewed + self.advanced + self.released + self.revoked == 0
+        self.asked + self.renewed + self.advanced + self.released + self.revoked == 0
     }
 }
 

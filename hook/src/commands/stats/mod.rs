@@ -107,7 +107,8 @@ fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
     if leases.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{:>8}  leases granted", leases.granted)?;
+    writeln!(out, "\n{:>8}  leases asked for", leases.asked)?;
+    writeln!(out, "{:>8}  leases granted", leases.granted)?;
     for (reason, count) in leases.granted_by_reason.iter().filter(|(_, count)| **count > 0) {
         let why = match *reason {
             "first" => "the first one of a fence",
@@ -117,12 +118,10 @@ fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
         };
         writeln!(out, "{count:>8}    {why}")?;
     }
-    for (count, word) in [
-        (leases.found_held, "attempts that found it held"),
-        (leases.renewed, "renewals"),
-        (leases.released, "releases"),
-        (leases.revoked, "revocations"),
-    ] {
+    writeln!(out, "{:>8}  leases refused", leases.refused)?;
+    show_codes(&leases.refused_by_code, out)?;
+    for (count, word) in [(leases.renewed, "renewals"), (leases.released, "releases"), (leases.revoked, "revocations")]
+    {
         writeln!(out, "{count:>8}  {word}")?;
     }
     if let (Some(median), Some(p95)) = (leases.holds_us.median, leases.holds_us.p95) {

@@ -47,6 +47,11 @@ pub(crate) fn text(figures: &Figures) -> String {
     for (reason, count) in &leases.granted_by_reason {
         page.sample("git_fence_lease_grants_total", &[("reason", reason)], count);
     }
+    let help = "Requests about leases alone that were refused, by code. They are no pushes.";
+    page.family("git_fence_lease_refused_total", "counter", help);
+    for (code, count) in &leases.refused_by_code {
+        page.sample("git_fence_lease_refused_total", &[("code", code)], count);
+    }
     for (name, help, count) in [
         ("git_fence_lease_found_held_total", "Attempts to acquire a lease that was held.", leases.found_held),
         ("git_fence_lease_renewals_total", "Renewals of leases.", leases.renewed),

@@ -40,13 +40,26 @@ impl Gate<'_> {
     /// Admits the push or returns an objection. When this returns, an admission has been recorded.
     pub(crate) fn admit(&self) -> Result<Admission, Objection> {
         if let Some(flaw) = self.flaw.clone().filter(|_| self.recorder.enforcement.upholds(Ground::Push)) {
-            return Err(flaw.into());
+            return Err(self.flawed(flaw));
         }
         let mut waiting = Waiting::default();
         loop {
             if let Some(admission) = self.attempt(&mut waiting)? {
                 return Ok(admission);
             }
+        }
+    }
+
+    /// An objection to the push itself. What to do without a token depends on the kind of tokens that the fence takes,
+    /// which only the log knows.
+    fn flawed(&self, flaw: Reject) -> Objection {
+        let Reject::Missing { fence, name, .. } = flaw else { return flaw.into() };
+        match self.open() {
+            Ok(store) => {
+                let kind = self.rules_of(&fence).and_then(|rules| store.state().fence(&fence).kind(rules));
+                self.object(store, Reject::Missing { fence, name, kind })
+            }
+            Err(_) => Objection::off_record(Reject::Missing { fence, name, kind: None }),
         }
     }
 
@@ -106,10 +119,11 @@ impl Gate<'_> {
         self.claims.iter().find(|claim| claim.rules.fence == *fence)?.token
     }
 
-    /// The token of the lease record that the push requests.
+    /// The token of the lease record that the push requests, or of the push that it reports.
     fn token_asked_for(&self, fence: &FenceName) -> Option<Token> {
-        let claim = self.claims.iter().find(|claim| claim.rules.fence == *fence)?;
-        Some(claim.lease?.lease.as_ref()?.lease.token)
+        let asked = self.claims.iter().find(|claim| claim.rules.fence == *fence)?.lease?;
+        let of_record = asked.lease.as_ref().map(|proposal| proposal.lease.token);
+        of_record.or_else(|| asked.stopped.as_ref().map(|stopped| stopped.token))
     }
 
     fn object(&self, store: Store, reject: Reject) -> Objection {

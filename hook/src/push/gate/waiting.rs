@@ -1,7 +1,10 @@
 //! Waiting for the push in the slot: which push it is, for how long, and what ends the wait.
 
 use crate::{
-    host::process::{self, Liveness},
+    host::{
+        clock,
+        process::{self, Liveness},
+    },
     log::{
         mutex::Turn,
         store::{Durability, Store},
@@ -16,7 +19,7 @@ use crate::{
         verdict::{Admission, Objection},
     },
 };
-use git_fence_core::{Decision, Event, FenceName, Ground, InFlight, Place, PushId, Reject, Token, View};
+use git_fence_core::{Decision, Event, FenceName, Ground, InFlight, Place, PushId, Reject, State, Token, View};
 use git_fence_system::process::ProcessHandle;
 use std::time::{Duration, Instant};
 
@@ -71,7 +74,7 @@ struct Blocker {
     pidfd: Option<ProcessHandle>,
     /// Its receive-pack is an ancestor of this hook: how many receive-packs up.
     ancestor: Option<usize>,
-    /// Its token is older than this push's.
+    /// It is older than this push.
     is_older: bool,
     /// How long it has been in the slot.
     age: Duration,
@@ -154,10 +157,21 @@ impl Gate<'_> {
             holder: slot::describe(flight, fence),
             pidfd,
             ancestor: theirs.and_then(|theirs| process::receive_pack_ancestors().position(|above| above == theirs)),
-            is_older: newest_of(flight, fence) < self.token_for(fence).or_else(|| self.token_asked_for(fence)),
+            is_older: self.is_newer_than(flight, fence, store.state()),
             age,
             unwatched: is_bounded.then(|| bound.saturating_sub(age)),
         }))
+    }
+
+    /// Whether this push has a newer token than `flight`, or takes over the lease that `flight` was pushed under.
+    fn is_newer_than(&self, flight: &InFlight, fence: &FenceName, state: &State) -> bool {
+        let own = self.token_for(fence).or_else(|| self.token_asked_for(fence));
+        let asked = self.claims.iter().find(|claim| claim.rules.fence == *fence).and_then(|claim| claim.lease);
+        let takes_over =
+            state.leases.get(fence).zip(asked).is_some_and(|(standing, asked)| {
+                flight.is_succeeded(standing, asked, &clock::stamp(&self.arrival.here))
+            });
+        newest_of(flight, fence) < own || takes_over
     }
 
     /// Why this push stops waiting: it would wait for its own parent, or its time is up.

@@ -3,6 +3,7 @@
 //! A value that does not parse is an error and never a default: a gate that guesses wrongly what its owner meant would be
 //! open.
 
+pub(crate) mod configured;
 mod given;
 pub(crate) mod table;
 
@@ -13,12 +14,8 @@ use crate::repository::settings::{
 use git_fence_core::{FenceName, Rules, Settings, Syslog, text};
 use gix::{
     bstr::BString,
-    config::{
-        File as Config,
-        file::{Metadata, SectionRef},
-    },
+    config::{File as Config, file::SectionRef},
 };
-use serde::Serialize;
 use std::collections::HashMap;
 
 /// A setting that cannot be used.
@@ -30,8 +27,13 @@ pub(crate) enum SettingsError {
     Pattern { key: String, pattern: String, why: String },
     #[error("setting 'fence.{name}': {source}")]
     Name { name: String, source: git_fence_core::FenceNameError },
-    #[error("fence '{0}' guards nothing: set fence.{0}.refs")]
+    #[error("fence '{0}' guards nothing: set {refs}", refs = key_of_refs(.0))]
     GuardsNothing(FenceName),
+}
+
+/// The documented name of the setting.
+fn key_of_refs(fence: &FenceName) -> String {
+    if *fence == FenceName::repo() { "fence.refs".to_owned() } else { format!("fence.{fence}.refs") }
 }
 
 /// Reads the settings of all fences.
@@ -71,43 +73,6 @@ pub(crate) fn syslog(config: &Config) -> Option<Syslog> {
     Given::of(&values)?.read(listener).ok()?
 }
 
-/// A configured setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct ConfiguredSetting {
-    pub(crate) key: String,
-    pub(crate) value: String,
-    /// The file, or else the level.
-    pub(crate) origin: String,
-}
-
-/// Every configured fence setting, in the order in which git reads them: of those with a single value, the last counts.
-pub(crate) fn configured(config: &Config) -> Vec<ConfiguredSetting> {
-    configured_where(config, |_| true)
-}
-
-/// The same, only from sections for which `matters` is true.
-pub(crate) fn configured_where(config: &Config, matters: impl Fn(&Metadata) -> bool) -> Vec<ConfiguredSetting> {
-    let mut all = Vec::new();
-    let sections = config.sections_by_name("fence").into_iter().flatten();
-    for section in sections.filter(|section| matters(section.meta())) {
-        let fence = section.header().subsection_name().map(|name| format!("{}.", text::one_line(name, 64)));
-        let meta = section.meta();
-        let origin = meta.path.as_ref().map_or_else(|| format!("{:?}", meta.source), |path| path.display().to_string());
-        let mut names: Vec<String> = section.value_names().collect();
-        names.dedup();
-        for name in names {
-            let key = format!("fence.{}{name}", fence.as_deref().unwrap_or_default());
-            let value = |value: BString| ConfiguredSetting {
-                key: key.clone(),
-                value: text::one_line(&value, 200),
-                origin: origin.clone(),
-            };
-            all.extend(section.values(&name).into_iter().map(value));
-        }
-    }
-    all
-}
-
 /// The settings for all fences, and those of each named fence, in the order of their first appearance.
 ///
 /// Each section is read once: there may be a thousand fences.
@@ -141,7 +106,9 @@ impl Level<'_> {
     /// `rules` with the settings of this level applied.
     fn apply_to(&self, mut rules: Rules) -> Result<Rules, SettingsError> {
         for setting in SETTINGS {
-            if let (Set::Fence(set), Some(given)) = (&setting.set, Given::of(&self.values(setting.key))) {
+            if let (Set::Fence(set) | Set::List(set), Some(given)) =
+                (&setting.set, Given::of(&self.values(setting.key)))
+            {
                 set(&mut rules, given).map_err(|flaw| self.flawed(setting.key, flaw))?;
             }
         }
@@ -245,7 +212,7 @@ pub(crate) mod tests {
         }
         let path = Config::from_bytes_no_includes(
             b"[fence]\n syslog = /run/\xff",
-            Metadata::api(),
+            gix::config::file::Metadata::api(),
             gix::config::file::init::Options::default(),
         );
         assert!(read(&path.unwrap()).is_err(), "an unusable path does not count as unset");

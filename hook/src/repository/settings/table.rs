@@ -22,6 +22,8 @@ pub(crate) struct Setting {
 pub(super) enum Set {
     /// A rule of each fence: `fence.<key>` is the default for all, `fence.<name>.<key>` is for one.
     Fence(fn(&mut Rules, Given<'_>) -> Result<(), ValueFlaw>),
+    /// The same with many values, which add up over all levels.
+    List(fn(&mut Rules, Given<'_>) -> Result<(), ValueFlaw>),
     /// Something common to all fences. It cannot be set for a single one.
     All(fn(&mut Settings, Given<'_>) -> Result<(), ValueFlaw>),
 }
@@ -32,13 +34,23 @@ impl Setting {
         matches!(self.set, Set::All(_))
     }
 
+    /// Whether its values add up.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.set, Set::List(_))
+    }
+
     /// Whether this is the setting called `name`. Git ignores case there.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.key.eq_ignore_ascii_case(name)
     }
 }
 
-/// All settings.
+/// The setting for the mode of a fence, which has commands of its own.
+pub(crate) fn mode() -> &'static Setting {
+    &SETTINGS[0]
+}
+
+/// All settings. The mode is the first.
 pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         key: "mode",
@@ -55,7 +67,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         values: "patterns, repeatable",
         default: "`refs/heads/*`, `refs/tags/*`",
         meaning: "the refs that the fence guards; `*` crosses slashes",
-        set: Set::Fence(|rules, given| given.patterns().map(|patterns| rules.refs = patterns)),
+        set: Set::List(|rules, given| given.patterns().map(|patterns| rules.refs = patterns)),
     },
     Setting {
         key: "accept",
@@ -81,7 +93,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         values: "pushers, repeatable",
         default: "none",
         meaning: "who may push without a token: people, a forge's web editor. From these pushers only a token in a push option counts. Such a push may land while another holder has the lease",
-        set: Set::Fence(|rules, given| given.list().map(|pushers| rules.exempt = pushers)),
+        set: Set::List(|rules, given| given.list().map(|pushers| rules.exempt = pushers)),
     },
     Setting {
         key: "wait",
@@ -137,7 +149,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         values: "pushers, repeatable",
         default: "none",
         meaning: "who may revoke a lease by a push; `git-fence-hook revoke` always may",
-        set: Set::Fence(|rules, given| given.list().map(|pushers| rules.allow_revoke = pushers)),
+        set: Set::List(|rules, given| given.list().map(|pushers| rules.allow_revoke = pushers)),
     },
     Setting {
         key: "receivePack",

@@ -1,0 +1,51 @@
+//! The settings of a clone: what `git fence` takes for flags that are not given.
+//!
+//! They share the section `fence` of git's configuration with the settings of the gate, which must know their names: a
+//! machine that has both reads one configuration.
+
+/// A setting of a clone. Each is declared once, here; the client and `docs/settings.md` use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CloneSetting {
+    /// Its name, after `fence.`.
+    pub key: &'static str,
+    /// The accepted values; those in code spans are literal.
+    pub values: &'static str,
+    /// What happens if it is not set.
+    pub default: &'static str,
+    /// What it is for.
+    pub meaning: &'static str,
+}
+
+/// The owner's name.
+pub const OWNER: CloneSetting = CloneSetting {
+    key: "owner",
+    values: "a name",
+    default: "user@host",
+    meaning: "your name in the history of leases, for people; `--owner` overrides it",
+};
+
+/// The TTL of a lease.
+pub const TTL: CloneSetting = CloneSetting {
+    key: "ttl",
+    values: "`1s` to `7d`",
+    default: "`90s`",
+    meaning: "how long a lease lasts without a heartbeat; `--ttl` overrides it",
+};
+
+/// What `run` does if the lease is held.
+pub const IF_HELD: CloneSetting = CloneSetting {
+    key: "ifHeld",
+    values: "`skip`, `wait`, `fail`",
+    default: "`skip`",
+    meaning: "what `git fence run` does if another holds the lease; `--if-held` and `--wait` override it",
+};
+
+/// All of them.
+pub const CLONE_SETTINGS: &[CloneSetting] = &[OWNER, TTL, IF_HELD];
+
+impl CloneSetting {
+    /// The full name.
+    pub fn name(&self) -> String {
+        format!("fence.{}", self.key)
+    }
+}

@@ -1,0 +1,52 @@
+//! What the clone's git configuration says for flags that are not given.
+
+use crate::{failure::Failure, git::Git, run::IfHeld};
+use clap::ValueEnum as _;
+use git_fence_core::{
+    clone_setting::{CloneSetting, IF_HELD, OWNER, TTL},
+    owner_name, text,
+};
+use std::ffi::OsString;
+
+/// The settings of a clone. They are read when they are needed: a bad one fails the commands that use it.
+pub(crate) struct Defaults {
+    settings: Vec<(OsString, OsString)>,
+}
+
+impl Defaults {
+    pub(crate) fn of(git: &Git) -> Defaults {
+        Defaults { settings: git.settings(&[], r"^fence\.(owner|ttl|ifheld)$") }
+    }
+
+    /// The value of a setting, if it is set. As in git, the last one counts and case does not.
+    fn get(&self, setting: CloneSetting) -> Option<String> {
+        let name = setting.name();
+        let mut all = self.settings.iter().rev();
+        all.find(|(key, _)| key.eq_ignore_ascii_case(&name)).map(|(_, value)| value.to_string_lossy().into_owned())
+    }
+
+    pub(crate) fn owner(&self) -> Result<Option<String>, Failure> {
+        let Some(value) = self.get(OWNER) else { return Ok(None) };
+        owner_name(&value).map(Some).ok_or_else(|| bad(OWNER, &value))
+    }
+
+    /// As it is written, and the name of the setting for messages.
+    pub(crate) fn ttl(&self) -> Option<(String, String)> {
+        self.get(TTL).map(|value| (value, TTL.name()))
+    }
+
+    pub(crate) fn if_held(&self) -> Result<IfHeld, Failure> {
+        let Some(value) = self.get(IF_HELD) else { return Ok(IfHeld::Skip) };
+        IfHeld::from_str(&value, true).map_err(|_| bad(IF_HELD, &value))
+    }
+}
+
+/// A value that cannot be used. It is never replaced by a default.
+fn bad(setting: CloneSetting, value: &str) -> Failure {
+    let name = setting.name();
+    let values = setting.values.replace('`', "");
+    Failure::usage(
+        format!("{name} is {}, which is not {values}", text::quoted(value.as_bytes())),
+        format!("see where it is set with  git config --show-origin --get {name}"),
+    )
+}

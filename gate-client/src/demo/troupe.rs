@@ -68,6 +68,8 @@ impl Troupe {
 
 impl Drop for Troupe {
     fn drop(&mut self) {
+        // After a signal this waits for the end: what the play makes of processes that the signal has killed is no news.
+        let _nothing_ends_now = locked(&self.0);
         end_all();
     }
 }

@@ -3,7 +3,7 @@
 use crate::support::{
     World,
     agents::{Agent, Remote, code_of},
-    any_git, sh, signal, text, wait_until, write_script,
+    any_git, as_if_from_a_shell, sh, signal, text, wait_until, write_script,
 };
 use std::{
     fs,
@@ -33,12 +33,13 @@ fn stall_connection(agent: &Agent<'_>, nth: usize) {
 struct Started(Child);
 
 impl Started {
-    fn by(command: &mut Command) -> Started {
+    fn by(command: &Command) -> Started {
+        let mut command = as_if_from_a_shell(command);
         Started(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     /// The same, once its connection stalls.
-    fn stalled(world: &World, command: &mut Command) -> Started {
+    fn stalled(world: &World, command: &Command) -> Started {
         let started = Started::by(command);
         wait_until("the connection stalls", || world.path("stalled").exists());
         started
@@ -77,8 +78,7 @@ fn interrupted_push_gives_its_lease_back() {
             let world = remote.world(&any_git());
             let a = world.agent("a");
             stall_connection(&a, 2);
-            let push =
-                Started::stalled(&world, &mut directly(&a, &["push", "--ttl", "1h", "origin", "HEAD:refs/heads/x"]));
+            let push = Started::stalled(&world, &directly(&a, &["push", "--ttl", "1h", "origin", "HEAD:refs/heads/x"]));
             push.signal(name);
             let (status, said) = push.wait();
             assert_eq!(status.signal(), Some(number), "{remote:?} {name}: {said}");
@@ -98,7 +98,7 @@ fn signal_through_git_is_one_signal() {
     let world = Remote::Bare.world(&any_git());
     let a = world.agent("a");
     stall_connection(&a, 2);
-    let push = Started::stalled(&world, &mut a.fence(&["push", "--ttl", "1h", "origin", "HEAD:refs/heads/x"]));
+    let push = Started::stalled(&world, &a.fence(&["push", "--ttl", "1h", "origin", "HEAD:refs/heads/x"]));
     push.signal("INT");
     let (status, said) = push.wait();
     assert!(!status.success() && said.contains("error: interrupted: "), "{said}");
@@ -112,7 +112,7 @@ fn interrupted_acquire_gives_its_lease_back() {
         let world = remote.world(&any_git());
         let a = world.agent("a");
         stall_connection(&a, 1);
-        let acquire = Started::stalled(&world, &mut directly(&a, &["acquire", "--ttl", "1h"]));
+        let acquire = Started::stalled(&world, &directly(&a, &["acquire", "--ttl", "1h"]));
         acquire.signal("TERM");
         let (status, said) = acquire.wait();
         assert_eq!(status.signal(), Some(15), "{said}");
@@ -129,7 +129,7 @@ fn killed_push<'w>(world: &'w World) -> Agent<'w> {
     let a = world.agent("a");
     stall_connection(&a, 2);
     let args = ["push", "--ttl", "1h", "--owner", "agent a", "origin", "HEAD:refs/heads/x"];
-    let push = Started::stalled(world, &mut directly(&a, &args));
+    let push = Started::stalled(world, &directly(&a, &args));
     push.signal("KILL");
     push.wait();
     assert_eq!(world.lease("State"), "held");
@@ -180,7 +180,7 @@ fn lease_that_a_running_command_of_the_clone_uses_is_not_taken_over() {
     let a = world.agent("a");
     let inside = world.path("inside");
     let script = format!("touch {}; while ! [ -e {} ]; do sleep 0.05; done", sh(&inside), sh(world.path("go")));
-    let run = Started::by(&mut a.run(&["--ttl", "1h"], &script));
+    let run = Started::by(&a.run(&["--ttl", "1h"], &script));
     wait_until("it runs", || inside.exists());
     for args in [&["push", "origin", "HEAD:refs/heads/x"][..], &["acquire"]] {
         let (code, said) = a.code(args);
@@ -202,7 +202,7 @@ fn run_that_was_killed_leaves_a_lease_that_release_finds() {
     let a = world.agent("a");
     let inside = world.path("inside");
     let script = format!("touch {}; while ! [ -e {} ]; do sleep 0.05; done", sh(&inside), sh(world.path("go")));
-    let run = Started::by(&mut directly(&a, &["run", "--ttl", "1h", "--", "sh", "-c", &script]));
+    let run = Started::by(&directly(&a, &["run", "--ttl", "1h", "--", "sh", "-c", &script]));
     wait_until("it runs", || inside.exists());
     run.signal("KILL");
     run.wait();
@@ -219,7 +219,7 @@ fn push_that_cannot_give_its_lease_back_says_so() {
     let world = Remote::Bare.world(&any_git());
     let a = world.agent("a");
     stall_connection(&a, 2);
-    let push = Started::stalled(&world, &mut directly(&a, &["push", "--ttl", "1h", "origin", "HEAD:refs/heads/x"]));
+    let push = Started::stalled(&world, &directly(&a, &["push", "--ttl", "1h", "origin", "HEAD:refs/heads/x"]));
     let away = world.path("away.git");
     fs::rename(world.server(), &away).unwrap();
     push.signal("TERM");

@@ -43,6 +43,10 @@ mod report;
 mod rule;
 mod value;
 
+pub use lease::exchange::{
+    StoreCheck, StoreCheckStep, StoreClock, StoreFault, StoreFaultKind, StoreReading, StoreRecord, StoreReply,
+    StoreRequest,
+};
 pub use lease::found::FoundLease;
 pub use lease::judge::judge_lease;
 pub use lease::part::LeasePart;

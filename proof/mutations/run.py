@@ -43,6 +43,8 @@ TARGETS = {
     "system": ["-p", "git-fence-system", "--lib"],
     "hook": ["-p", "git-fence-hook", "--lib"],
     "client": ["-p", "git-fence-client", "--lib"],
+    "stores": ["-p", "git-fence-stores", "--lib"],
+    "engines": ["-p", "git-fence-stores", "--test", "it"],
     "it": ["-p", "git-fence", "--test", "it"],
 }
 # How long the tests of one mutation may take before they count as hanging.

@@ -127,6 +127,26 @@ variables! {
 }
 
 variables! {
+    /// The variables of the engines that can keep leases.
+    STORE:
+    GIT_FENCE_STORE_TOKEN = "GIT_FENCE_STORE_TOKEN", "the user", "`git-fence-store`", "a bearer token for Firestore, an HTTP service or etcd";
+    GIT_FENCE_STORE_TOKEN_COMMAND = "GIT_FENCE_STORE_TOKEN_COMMAND", "the user", "`git-fence-store`", "a command that prints such a token; it is run again when the token is no longer accepted";
+    ETCDCTL_USER = "ETCDCTL_USER", "the user", "`git-fence-store`", "user and password for etcd, with a colon in between";
+    ETCDCTL_CACERT = "ETCDCTL_CACERT", "the user", "`git-fence-store`", "the certificates of those who may sign etcd's";
+    ETCDCTL_CERT = "ETCDCTL_CERT", "the user", "`git-fence-store`", "our certificate for etcd";
+    ETCDCTL_KEY = "ETCDCTL_KEY", "the user", "`git-fence-store`", "its key";
+    PGUSER = "PGUSER", "the user", "`git-fence-store`", "the user for PostgreSQL, if the URL names none";
+    PGPASSWORD = "PGPASSWORD", "the user", "`git-fence-store`", "the password for PostgreSQL";
+    PGPASSFILE = "PGPASSFILE", "the user", "`git-fence-store`", "a file with passwords for PostgreSQL, else `~/.pgpass`";
+    PGSSLMODE = "PGSSLMODE", "the user", "`git-fence-store`", "whether PostgreSQL is used with TLS";
+    PGSSLROOTCERT = "PGSSLROOTCERT", "the user", "`git-fence-store`", "the certificates of those who may sign PostgreSQL's";
+    PGSSLCERT = "PGSSLCERT", "the user", "`git-fence-store`", "our certificate for PostgreSQL";
+    PGSSLKEY = "PGSSLKEY", "the user", "`git-fence-store`", "its key";
+    REDISCLI_AUTH = "REDISCLI_AUTH", "the user", "`git-fence-store`", "the password for Redis";
+    FIRESTORE_EMULATOR_HOST = "FIRESTORE_EMULATOR_HOST", "the user", "`git-fence-store`", "host and port of Firestore's emulator, which is then used instead of Google's servers";
+}
+
+variables! {
     /// The variables of the terminal and the machine.
     MACHINE:
     NO_COLOR = "NO_COLOR", "the user", "`git fence`, `git-fence-hook`", "no colours, whatever its value";
@@ -146,6 +166,7 @@ pub const ALL: &[(&str, &[Variable])] = &[
     ("The push", PUSH),
     ("Settings", CONFIGURATION),
     ("Git, as git-fence starts it", CLIENT),
+    ("Stores of leases", STORE),
     ("Terminal and machine", MACHINE),
 ];
 

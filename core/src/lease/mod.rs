@@ -10,6 +10,7 @@
 //! [`store`] is the interface of lease stores, [`snapshot`] what a store returns; [`taking`] and [`pushing`] are the
 //! two protocols of the client, as state machines.
 
+pub(crate) mod exchange;
 pub(crate) mod found;
 #[cfg(test)]
 mod journeys;

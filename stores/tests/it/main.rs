@@ -1,0 +1,11 @@
+//! Journeys with real engines: etcd, PostgreSQL, Redis and a small HTTP server, on loopback, each in a directory of its own.
+#![allow(clippy::disallowed_methods, clippy::print_stderr, clippy::unwrap_used, missing_docs)]
+
+mod engines;
+mod failover;
+mod faults;
+mod helper;
+mod lost_answers;
+mod proxy;
+mod swaps;
+mod web_server;

@@ -43,12 +43,14 @@ mod report;
 mod rule;
 mod value;
 
+pub use lease::entry::{EntryError, FenceEntry, PreparedPart, entry_name};
 pub use lease::exchange::{
     StoreCheck, StoreCheckStep, StoreClock, StoreFault, StoreFaultKind, StoreReading, StoreRecord, StoreReply,
     StoreRequest,
 };
 pub use lease::found::FoundLease;
 pub use lease::judge::judge_lease;
+pub use lease::mark::{MarkRecord, MarkState, Ownership, StorePlace};
 pub use lease::part::LeasePart;
 pub use lease::pushing::{HolderMove, Note, Pushing, PushingAnswer, PushingEnd, PushingNext, PushingStep, Whereabouts};
 pub use lease::record::{Beat, Lease, is_time};

@@ -101,6 +101,7 @@ impl Client {
                 LeaseState::Held => format!("{owner} holds it, with token {}; {}", lease.token, how_it_came(lease)),
                 LeaseState::Released if lease.is_revocation() => format!("{owner} revoked it ({})", why(lease)),
                 LeaseState::Released => format!("{owner} held it last and released it"),
+                LeaseState::Moved => "the leases of this fence are kept elsewhere".to_owned(),
             }
         });
         let now = now.unwrap_or_else(|| "its ref no longer exists in the remote".to_owned());

@@ -108,7 +108,7 @@ impl MemoryStore {
                     contents.moves.push(to.clone());
                 }
                 LeasePart::Beat => contents.beat = Some(to.clone()),
-                LeasePart::Ask => {}
+                LeasePart::Ask | LeasePart::Mark => {}
             }
         }
         Ok(())

@@ -12,6 +12,8 @@ pub enum LeasePart {
     /// `refs/fence/<name>/lease/ask`: a ref that cannot exist beside the lease. A push to it asks whether the
     /// lease is free and changes nothing, with or without a gate.
     Ask,
+    /// `refs/fence/<name>/mark`: the last write, where the lease is kept elsewhere or the tokens are the pusher's own.
+    Mark,
 }
 
 impl LeasePart {
@@ -21,6 +23,7 @@ impl LeasePart {
             LeasePart::Lease => "lease",
             LeasePart::Beat => "beat",
             LeasePart::Ask => "lease/ask",
+            LeasePart::Mark => "mark",
         };
         RefName::new(format!("refs/fence/{fence}/{part}"))
     }
@@ -33,6 +36,7 @@ impl LeasePart {
             b"lease" => LeasePart::Lease,
             b"beat" => LeasePart::Beat,
             b"lease/ask" => LeasePart::Ask,
+            b"mark" => LeasePart::Mark,
             _ => return None,
         };
         Some((FenceName::parse(&rest[..slash]).ok()?, part))
@@ -45,7 +49,7 @@ mod tests {
 
     #[test]
     fn refs_of_a_lease_are_recognized_by_name() {
-        for part in [LeasePart::Lease, LeasePart::Beat, LeasePart::Ask] {
+        for part in [LeasePart::Lease, LeasePart::Beat, LeasePart::Ask, LeasePart::Mark] {
             let name = part.of(&FenceName::repo());
             assert_eq!(LeasePart::in_name(&name), Some((FenceName::repo(), part)));
         }

@@ -23,7 +23,7 @@ impl HolderMove {
     pub fn of(next: &Lease) -> HolderMove {
         match next.state {
             LeaseState::Held => HolderMove::Advance,
-            LeaseState::Released => HolderMove::Release,
+            LeaseState::Released | LeaseState::Moved => HolderMove::Release,
         }
     }
 

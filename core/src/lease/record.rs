@@ -54,12 +54,13 @@ impl Lease {
             (LeaseState::Held, _) => format!("held by {owner}, token {token}"),
             (LeaseState::Released, Reason::Revoked) if self.is_revocation() => format!("taken away by {owner}"),
             (LeaseState::Released, _) => format!("released by {owner} after token {token}"),
+            (LeaseState::Moved, _) => format!("leases are kept elsewhere since token {token}"),
         };
         let why = match words {
             Some(words) => format!("{}: {words}", reason.as_str()),
             None => reason.as_str().to_owned(),
         };
-        let state = if *state == LeaseState::Held { "held" } else { "released" };
+        let state = state.as_str();
         let since = since.as_ref().map_or(String::new(), |since| format!("Fence-Since: {since}\n"));
         format!(
             "{fence}: {what} ({why})\n\n\
@@ -83,11 +84,7 @@ impl Lease {
             id: trailers.lease()?,
             token: trailers.parse("Fence-Token", |value| Token::parse(value.as_bytes()).ok())?,
             owner: trailers.parse("Fence-Owner", owner_name)?,
-            state: trailers.parse("Fence-State", |value| match value {
-                "held" => Some(LeaseState::Held),
-                "released" => Some(LeaseState::Released),
-                _ => None,
-            })?,
+            state: trailers.parse("Fence-State", LeaseState::parse)?,
             ttl: trailers.parse("Fence-TTL", |value| Ttl::of_seconds(digits(value.strip_suffix('s')?)?))?,
             reason: trailers.parse("Fence-Reason", |_| Reason::parse(word))?,
             words,
@@ -232,7 +229,7 @@ pub(crate) mod tests {
     #[test]
     fn record_round_trips() {
         let fence = FenceName::repo();
-        for state in [LeaseState::Held, LeaseState::Released] {
+        for state in [LeaseState::Held, LeaseState::Released, LeaseState::Moved] {
             for words in [None, Some("cron: nightly, host-3".to_owned())] {
                 let since = words.as_ref().map(|_| "2026-01-01T00:00:00Z".to_owned());
                 let lease = Lease { words, since, reason: Reason::Expired, ..lease(7, 42, state) };

@@ -39,6 +39,7 @@ impl Secret {
             LeasePart::Lease => "lease",
             LeasePart::Beat => "beat",
             LeasePart::Ask => "ask",
+            LeasePart::Mark => "mark",
         };
         Secret(chain::hex(&Sha256::digest(format!("{}\n{role}\n{nonce}", self.0))))
     }

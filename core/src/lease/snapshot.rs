@@ -42,11 +42,12 @@ pub struct LeaseSnapshot {
 }
 
 /// A lease in its store.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLease {
     /// Its version.
     pub at: Version,
     /// The version of the previous ownership.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Version>,
     /// The record.
     pub lease: Lease,
@@ -84,7 +85,7 @@ impl LeaseSnapshot {
     /// machine has seen the beat at the same version.
     pub fn life(&self, now: &Stamp, skew: Duration, watched: Duration) -> Life {
         let Some(StoredLease { lease, .. }) = &self.lease else { return Life::Free };
-        if lease.state == LeaseState::Released {
+        if lease.state != LeaseState::Held {
             return Life::Free;
         }
         // A lease whose beat belongs to another ownership is not being renewed.

@@ -24,7 +24,7 @@ impl Purpose {
     pub fn begins(self, before: Option<&Lease>) -> (Reason, LeaseState) {
         let reason = match (before, self) {
             (None, _) => Reason::First,
-            (Some(before), _) if before.state == LeaseState::Released => Reason::Released,
+            (Some(before), _) if before.state != LeaseState::Held => Reason::Released,
             (Some(_), Purpose::Hold) => Reason::Expired,
             (Some(_), Purpose::Revoke) => Reason::Revoked,
         };

@@ -135,6 +135,23 @@ pub enum LeaseState {
     Held,
     /// The owner has released it.
     Released,
+    /// The leases of the fence are kept elsewhere: the fence's mark says where.
+    Moved,
+}
+
+impl LeaseState {
+    /// The word in the record.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LeaseState::Held => "held",
+            LeaseState::Released => "released",
+            LeaseState::Moved => "moved",
+        }
+    }
+
+    pub(super) fn parse(word: &str) -> Option<LeaseState> {
+        [LeaseState::Held, LeaseState::Released, LeaseState::Moved].into_iter().find(|state| state.as_str() == word)
+    }
 }
 
 /// Why a lease changed hands: how the previous ownership ended.

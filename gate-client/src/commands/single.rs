@@ -241,6 +241,7 @@ fn what_happened(lease: &Lease, after: Option<&Lease>) -> String {
     }
     let did = match (lease.state, after.map(|after| after.reason)) {
         (LeaseState::Released, _) => "held it and released it",
+        (LeaseState::Moved, _) => "moved the leases of this fence elsewhere",
         (LeaseState::Held, None) => "holds it",
         (LeaseState::Held, Some(Reason::Expired)) => "held it until it expired",
         (LeaseState::Held, Some(Reason::Revoked)) => "held it until it was revoked",

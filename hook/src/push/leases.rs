@@ -47,6 +47,7 @@ pub(crate) fn requests(
                 // Git moves the ref only from this value, so the proof must match this value. An unreadable beat requires no proof.
                 ask.beat_now = now.as_ref().and_then(|id| beat(id, objects()).ok()).map(|(beat, _)| beat);
             }
+            (LeasePart::Mark, _) => return Err(invalid(fence, "this gate does not accept marks")),
             (LeasePart::Lease | LeasePart::Beat, None) => {}
         }
     }

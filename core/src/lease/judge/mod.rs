@@ -61,7 +61,7 @@ impl Judge<'_> {
     fn renewal(&self) -> Result<LeaseChange, Reject> {
         let Some(beat) = &self.asked.beat else { return Err(self.invalid("the push does not change the lease")) };
         let current = self.current.filter(|current| current.lease.id == beat.lease).ok_or_else(|| self.lost())?;
-        if current.lease.state == LeaseState::Released {
+        if !current.is_held() {
             return Err(self.lost());
         }
         self.is_of_its_format(beat, current)?;
@@ -84,7 +84,7 @@ impl Judge<'_> {
 
     /// The holder advances to the next token, or releases the lease.
     fn next_step(&self, proposal: &Proposal, current: &Standing) -> Result<LeaseChange, Reject> {
-        if current.lease.state == LeaseState::Released {
+        if !current.is_held() {
             return Err(self.lost());
         }
         match current.lease.format {
@@ -96,6 +96,7 @@ impl Judge<'_> {
         let change = match proposal.lease.state {
             LeaseState::Held => LeaseMove::Advance,
             LeaseState::Released => LeaseMove::Release,
+            LeaseState::Moved => return Err(self.invalid("a lease moves to a store only together with the mark")),
         };
         let token = match change {
             LeaseMove::Advance => next_token(Some(current.lease.token), Mark::default()),
@@ -158,6 +159,7 @@ impl Judge<'_> {
                 format!("{} holds it, with token {}", text::in_quotes(&current.lease.owner), current.lease.token)
             }
             LeaseState::Released => format!("{} held it last and released it", text::in_quotes(&current.lease.owner)),
+            LeaseState::Moved => "the leases of this fence are kept elsewhere".to_owned(),
         });
         let now = now.unwrap_or_else(|| "nobody holds it".to_owned());
         Reject::LeaseLost { fence: self.rules.fence.clone(), now }

@@ -48,7 +48,7 @@ impl Judge<'_> {
             Some(_) if revokes => Reason::Revoked,
             // The ref is gone, so the client cannot know that there was one.
             Some(Standing { commit: None, .. }) => Reason::First,
-            Some(current) if current.lease.state == LeaseState::Released => Reason::Released,
+            Some(current) if !current.is_held() => Reason::Released,
             Some(_) => Reason::Expired,
         };
         if lease.reason != reason || (lease.state == LeaseState::Released) != revokes {

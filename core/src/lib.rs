@@ -51,6 +51,7 @@ pub use lease::exchange::{
 pub use lease::found::FoundLease;
 pub use lease::judge::judge_lease;
 pub use lease::mark::{MarkRecord, MarkState, Ownership, StorePlace};
+pub use lease::one_place::{Claimed, Elsewhere, may_be_in_remote, may_be_in_store, may_be_own};
 pub use lease::part::LeasePart;
 pub use lease::pushing::{HolderMove, Note, Pushing, PushingAnswer, PushingEnd, PushingNext, PushingStep, Whereabouts};
 pub use lease::record::{Beat, Lease, is_time};

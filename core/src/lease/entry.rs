@@ -17,7 +17,8 @@ const LONGEST_HISTORY: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FenceEntry {
-    format: u32,
+    /// The version of the record.
+    pub format: u32,
     /// The name under which it is kept: another record must not pass for it.
     pub name: String,
     /// The lease; `None` before the first grant.

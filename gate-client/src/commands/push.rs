@@ -36,6 +36,9 @@ pub(crate) struct PushArgs {
     /// The fence [default: that of the enclosing run, or repo]
     #[arg(long, value_name = "NAME")]
     fence: Option<String>,
+    /// Where the lease is kept: the URL of a store, or 'remote' [default: GIT_FENCE_STORE, or fence.store, or the remote]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     #[command(flatten)]
     pub(crate) wanted: LeaseArgs,
     #[command(flatten)]
@@ -301,7 +304,7 @@ fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Resu
 
 impl PushArgs {
     pub(crate) fn place(&self) -> Target {
-        Target { fence: self.fence.clone(), remote: self.remote.clone() }
+        Target { fence: self.fence.clone(), remote: self.remote.clone(), store: self.store.clone() }
     }
 
     /// Runs the clone's pre-push hook, if there is one.

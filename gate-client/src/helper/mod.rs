@@ -251,7 +251,7 @@ impl Helper {
         })?;
         // Objects of the lease are kept in the clone where it was taken: `git-fence/leases/<id>`.
         let common_dir = dir.path().ancestors().nth(3).map(PathBuf::from).ok_or_else(|| gone(dir))?;
-        let hash = hash_of(&commit_of(&held.at)?);
+        let hash = hash_of_clone(held)?;
         let mut git = self.git.clone();
         let mut settings = git.environment.settings();
         // The git that the user started prints the advice, once.
@@ -268,7 +268,9 @@ impl Helper {
             hurry: None,
             patience: None,
             waiting: None,
-        })
+            store: None,
+        }
+        .with_store_of(held))
     }
 
     /// Pushes to a repository without a lease of ours.
@@ -315,6 +317,15 @@ impl Helper {
             }
         }
         Ok(())
+    }
+}
+
+/// The hash algorithm of the clone in which the lease was taken.
+fn hash_of_clone(held: &HeldLease) -> Result<gix::hash::Kind, Failure> {
+    match &held.store {
+        Some(store) if store.hash == gix::hash::Kind::Sha256.to_string() => Ok(gix::hash::Kind::Sha256),
+        Some(_) => Ok(gix::hash::Kind::Sha1),
+        None => Ok(hash_of(&commit_of(&held.at)?)),
     }
 }
 

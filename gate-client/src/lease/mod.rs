@@ -5,6 +5,7 @@
 
 pub(crate) mod heartbeat;
 pub(crate) mod held;
+mod marking;
 pub(crate) mod pushing;
 pub(crate) mod renewing;
 pub(crate) mod taking;

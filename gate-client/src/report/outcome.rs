@@ -84,6 +84,8 @@ outcomes! {
     NotLanded = "not-landed"
     /// the lease or a ref moved, and not all of the refs
     LandedInPart = "landed-in-part"
+    /// the lease is kept in another place than the command was told: the remote, or another store. Nothing was taken
+    KeptElsewhere = "kept-elsewhere"
     /// something on this machine or in the remote cannot be used
     Broken = "broken"
 }

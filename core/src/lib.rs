@@ -43,7 +43,7 @@ mod report;
 mod rule;
 mod value;
 
-pub use lease::entry::{EntryError, FenceEntry, PreparedPart, entry_name};
+pub use lease::entry::{EntryError, FenceEntry, MovedTo, PreparedPart};
 pub use lease::exchange::{
     StoreCheck, StoreCheckStep, StoreClock, StoreFault, StoreFaultKind, StoreReading, StoreRecord, StoreReply,
     StoreRequest,

@@ -42,6 +42,12 @@ outcomes! {
     WouldLand = "would-land"
     /// `push --token`: nothing new, so no token was spent
     UpToDate = "up-to-date"
+    /// `store check`: leases can be kept there
+    Checked = "checked"
+    /// `store init`: the store has what it needs
+    Made = "made"
+    /// `store move`: the leases are kept in the other place now
+    Moved = "moved"
     /// `status`, `revoke`: nobody holds the lease; `last` says who held it last
     Free = "free"
     /// the lease is held: `holder` says by whom. `status` exits with 0, a command that wanted the lease with 11

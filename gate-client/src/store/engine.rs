@@ -29,13 +29,28 @@ pub(crate) struct EngineLeases<'a> {
     prepared: RefCell<HashMap<Version, PreparedPart>>,
     /// The record as it was last seen.
     seen: RefCell<Option<StoreRecord>>,
+    /// Whether leases that have moved elsewhere may move back.
+    takes_back: bool,
 }
 
 impl<'a> EngineLeases<'a> {
     pub(crate) fn open(client: &'a Client, program: &'a StoreProgram) -> Result<EngineLeases<'a>, Failure> {
         let place = program.place()?;
         let name = place.name_of(&client.fence);
-        Ok(EngineLeases { client, program, place, name, prepared: RefCell::default(), seen: RefCell::default() })
+        Ok(EngineLeases {
+            client,
+            program,
+            place,
+            name,
+            prepared: RefCell::default(),
+            seen: RefCell::default(),
+            takes_back: false,
+        })
+    }
+
+    /// The same, in order to move leases to this store, whether or not they were moved away from it before.
+    pub(crate) fn taking_back(self) -> EngineLeases<'a> {
+        EngineLeases { takes_back: true, ..self }
     }
 
     /// The store, and the repository's name in it.
@@ -117,14 +132,8 @@ impl<'a> EngineLeases<'a> {
             )
         })?;
         match &entry.moved_to {
-            Some(to) => Err(Failure::usage(
-                format!(
-                    "the leases of fence '{}' are not kept in {store} any more: they have moved to {to}",
-                    self.client.fence
-                ),
-                "use that one: set fence.store, GIT_FENCE_STORE or --store to it",
-            )),
-            None => Ok(entry),
+            Some(to) if !self.takes_back => Err(self.client.elsewhere(to.into())),
+            _ => Ok(entry),
         }
     }
 

@@ -15,8 +15,8 @@ use crate::{
 };
 use git_fence_core::{
     Beat, Claimed, Code, FenceEntry, Format, GateSays, Lease, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Mark,
-    MarkRecord, MarkState, Ownership, Purpose, Reason, Record, Secret, Stamp, StoredLease, Swap, SwapRefused, Swapped,
-    Token, Ttl, Version, may_be_in_store,
+    MarkRecord, MarkState, Ownership, Purpose, Reason, Record, Secret, Stamp, StorePlace, StoredLease, Swap,
+    SwapRefused, Swapped, Token, Ttl, Version, may_be_in_store,
 };
 use std::{cell::RefCell, path::PathBuf, time::Duration};
 
@@ -27,7 +27,7 @@ const MOST_TRIES: usize = 3;
 #[derive(Debug)]
 pub(crate) enum LeaseHome<'a> {
     Remote(RemoteRefs<'a>),
-    Store(StoreLeases<'a>),
+    Store(Box<StoreLeases<'a>>),
 }
 
 /// The lease in a store, and the mark in the remote.
@@ -51,7 +51,8 @@ impl<'a> LeaseHome<'a> {
                 let gate = gate || remembered_gate(client) == Some(true);
                 let remote = RemoteRefs::open(client, objects, gate)?;
                 let engine = EngineLeases::open(client, program)?;
-                Ok(LeaseHome::Store(StoreLeases { client, program, engine, remote, mark: RefCell::default() }))
+                let store = StoreLeases { client, program, engine, remote, mark: RefCell::default() };
+                Ok(LeaseHome::Store(Box::new(store)))
             }
         }
     }
@@ -124,6 +125,29 @@ impl<'a> LeaseHome<'a> {
         match self {
             LeaseHome::Remote(remote) => remote.push(swaps, for_gate, along),
             LeaseHome::Store(store) => Ok(Pushed { answer: store.engine.swap(swaps)?, refs: Vec::new(), sent: None }),
+        }
+    }
+}
+
+impl<'a> LeaseHome<'a> {
+    /// What people are shown of the lease: the lease, with the newest `most` ownerships of its history.
+    pub(crate) fn read_for_people(&self, most: usize) -> Result<(LeaseSnapshot, Vec<StoredLease>), Failure> {
+        match self {
+            LeaseHome::Remote(remote) => remote.read_for_people(most),
+            LeaseHome::Store(store) => {
+                let entry = store.engine.entry()?;
+                let history = entry.as_ref().map(FenceEntry::history).unwrap_or_default();
+                let snapshot = entry.map(|entry| entry.snapshot()).unwrap_or_default();
+                Ok((snapshot, history.into_iter().take(most).collect()))
+            }
+        }
+    }
+
+    /// The store, and the repository's name in it; none if the lease is in the remote.
+    pub(crate) fn place(&self) -> Option<&StorePlace> {
+        match self {
+            LeaseHome::Remote(_) => None,
+            LeaseHome::Store(store) => Some(store.engine.place()),
         }
     }
 }

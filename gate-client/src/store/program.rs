@@ -137,7 +137,6 @@ impl StoreProgram {
     }
 
     /// Makes what the store needs, such as tables.
-    #[expect(dead_code, reason = "used by the next commit")]
     pub(crate) fn init(&self, how: &How) -> Result<Vec<String>, Failure> {
         match self.ask(&StoreRequest::Init { within_ms: within(how) }, how)? {
             StoreReply::Made { what } => Ok(what),
@@ -147,7 +146,6 @@ impl StoreProgram {
     }
 
     /// Tries whether it can keep leases.
-    #[expect(dead_code, reason = "used by the next commit")]
     pub(crate) fn check(&self, how: &How) -> Result<git_fence_core::StoreCheck, Failure> {
         match self.ask(&StoreRequest::Check { within_ms: within(how) }, how)? {
             StoreReply::Checked(check) => Ok(check),

@@ -92,6 +92,14 @@ impl<'a> RemoteRefs<'a> {
         self.mirror.look(&self.client.how(), 1)
     }
 
+    /// The lease, with the newest `most` ownerships of its history.
+    pub(crate) fn read_for_people(&self, most: usize) -> Result<(LeaseSnapshot, Vec<StoredLease>), Failure> {
+        let how = self.client.how();
+        let seen = self.client.lease_in_remote(self.mirror.look(&how, most)?)?;
+        let history = self.mirror.history(seen.lease.as_ref(), most, &how, |_| false)?;
+        Ok((seen, history))
+    }
+
     /// Whether `mark`, or one that led to it, is the one at `version`, of a push with `token`.
     pub(crate) fn mark_follows(&self, mark: &StoredMark, version: &Version, token: Token) -> Result<bool, Failure> {
         // Marks only rise: older ones cannot be the push.

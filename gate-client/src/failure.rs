@@ -131,12 +131,13 @@ impl Failure {
         Failure::TimedOut { fence: fence.clone(), by: Box::new(by), waited }
     }
 
-    /// Whether the remote or the store did not answer.
+    /// Whether the remote or the store did not answer: us, or the gate that asked it.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(
             self,
             Failure::Unreachable { .. }
                 | Failure::Store { fault: StoreFault { kind: StoreFaultKind::Unreachable, .. }, .. }
+                | Failure::Refused { code: Some(Code::Store), .. }
         )
     }
 
@@ -265,6 +266,7 @@ impl Failure {
             Failure::TimedOut { .. } => Outcome::TimedOut,
             Failure::Interrupted { .. } => Outcome::Interrupted,
             Failure::Lost { .. } => Outcome::Lost,
+            Failure::Refused { code: Some(Code::Store), .. } => Outcome::Unreachable,
             Failure::Refused { .. } | Failure::MayNotRevoke { .. } => Outcome::Refused,
             Failure::NoSuchFence { .. } => Outcome::NoSuchFence,
             Failure::Unknown { .. } => Outcome::Unknown,
@@ -282,6 +284,8 @@ impl Failure {
             Failure::Usage { .. } | Failure::NoSuchFence { .. } => 2,
             Failure::CannotStart { code, .. } => *code,
             Failure::Unreachable { .. } | Failure::Busy { .. } | Failure::Unknown { .. } => UNREACHABLE,
+            // The gate's own question was not answered.
+            Failure::Refused { code: Some(Code::Store), .. } => UNREACHABLE,
             Failure::Held { .. }
             | Failure::TimedOut { .. }
             | Failure::HeldHere { .. }
@@ -351,6 +355,9 @@ impl Failure {
             }
             Failure::Refused { code: Some(Code::Stale), .. } => {
                 "stop: a newer run has written here. Another token will not help".to_owned()
+            }
+            Failure::Refused { code: Some(Code::Store), .. } => {
+                "no ref moved: the server could not ask the store of the leases. Push again later; its operator runs  git-fence-hook doctor".to_owned()
             }
             Failure::Refused { code: Some(Code::LeaseInvalid), .. } => {
                 "nothing changed. Fences and the longest TTL are settings of the server".to_owned()

@@ -62,6 +62,16 @@ pub enum MovedTo {
     Store(StorePlace),
 }
 
+impl MovedTo {
+    /// The place, for people.
+    pub fn in_words(&self) -> String {
+        match self {
+            MovedTo::Remote => "the remote".to_owned(),
+            MovedTo::Store(place) => text::in_quotes(&place.store),
+        }
+    }
+}
+
 impl From<&MovedTo> for Elsewhere {
     fn from(to: &MovedTo) -> Elsewhere {
         match to {

@@ -202,7 +202,8 @@ impl Moving<'_> {
         let begun = MarkRecord::begins(token, self.new.clone(), &self.owner, random::nonce());
         let record = match (&self.new, before) {
             (Some(_), _) => begun,
-            (None, Some(before)) => MarkRecord { state: MarkState::Moved, place: before.record.place.clone(), ..begun },
+            // The lease in the remote carries the counter from here on.
+            (None, Some(before)) => MarkRecord { state: MarkState::Moved, ..before.record.touched(random::nonce()) },
             (None, None) => return Err(self.to.elsewhere(Elsewhere::MarkGone)),
         };
         let mark = refs.prepare_mark(record, before.map(|before| &before.at), None)?;

@@ -124,16 +124,18 @@ impl<'a> CarriedMark<'a> {
         Ok(())
     }
 
+    /// Who holds the lease instead, if the store shows somebody else.
+    fn held_by_another(&self) -> Option<Failure> {
+        let snapshot = self.store.engine.read().ok()?;
+        let of_another = snapshot.lease.as_ref().is_some_and(|now| now.lease.id != self.held.lease.id);
+        of_another.then(|| self.client.lost(&snapshot))
+    }
+
     /// The failure of a push that does not count any more.
     fn overtaken(&self, mark: Option<&StoredMark>) -> Failure {
         // The store knows who holds the lease, unless it has lost its memory.
-        let of_another = |snapshot: &git_fence_core::LeaseSnapshot| {
-            snapshot.lease.as_ref().is_some_and(|now| now.lease.id != self.held.lease.id)
-        };
-        if let Ok(snapshot) = self.store.engine.read()
-            && of_another(&snapshot)
-        {
-            return self.client.lost(&snapshot);
+        if let Some(lost) = self.held_by_another() {
+            return lost;
         }
         let now = match mark {
             Some(mark) => {
@@ -146,6 +148,15 @@ impl<'a> CarriedMark<'a> {
     }
 
     fn end(self, end: PushingEnd) -> Result<Moved, Failure> {
+        let is_late = match end {
+            // A barrier that a gate does not let anybody raise only touches the mark.
+            PushingEnd::Outdated => true,
+            PushingEnd::Refused => self.facts.is_refused_as_late(),
+            _ => false,
+        };
+        if is_late && let Some(lost) = self.held_by_another() {
+            return Err(lost);
+        }
         let lost = self.needs_a_reason(end).then(|| self.overtaken(self.seen.as_ref()));
         let CarriedMark { client, token, facts, .. } = self;
         facts.end(client, end, token, |_, _| lost.unwrap_or_else(|| Failure::lost(&client.fence, "it was taken over")))

@@ -17,8 +17,8 @@ use crate::{
     },
 };
 use git_fence_core::{
-    HolderMove, Lease, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Note, Pushing, PushingAnswer, PushingEnd,
-    PushingNext, PushingStep, Record, StoppedPush, Swap, SwapRefused, Swapped, Token, Version, Whereabouts,
+    Code, HolderMove, Lease, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Note, Pushing, PushingAnswer,
+    PushingEnd, PushingNext, PushingStep, Record, StoppedPush, Swap, SwapRefused, Swapped, Token, Version, Whereabouts,
 };
 
 /// The result of a push under the lease.
@@ -243,6 +243,12 @@ impl<'a> PushFacts<'a> {
                 PushingAnswer::NotSent
             }
         }
+    }
+
+    /// Whether a gate has refused it because another has the lease, or has written since.
+    pub(super) fn is_refused_as_late(&self) -> bool {
+        let code = self.refused.gate.as_ref().and_then(|gate| gate.code);
+        matches!(code, Some(Code::LeaseLost | Code::Stale | Code::LeaseRequired))
     }
 
     fn read_refs(&mut self) -> Result<PushingAnswer, Failure> {

@@ -160,6 +160,11 @@ impl StoreLeases<'_> {
             Err(failure) if purpose == Purpose::Revoke && failure.is_unreachable() && entry.is_some() => None,
             found => Some(found?),
         };
+        if mark.is_some() && remembered_gate(self.client).is_none() {
+            // A gate needs the token as a push option, which another remote may not accept. Beside a lease the question cannot
+            // move anything; that nobody can say how it ended is no reason to stop.
+            let _ = self.remote.ask_gate(owner);
+        }
         *self.mark.borrow_mut() = mark;
         Ok(entry.map(|entry| entry.snapshot()).unwrap_or_default())
     }

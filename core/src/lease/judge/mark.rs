@@ -322,8 +322,8 @@ impl MarkJudge<'_> {
     /// record asks for.
     fn is_proven(&self, needs: Needs) -> Result<&FenceEntry, Reject> {
         let entry = self.entry()?;
-        if let Some(place) = &entry.moved_to {
-            return Err(self.invalid(format!("the leases of this fence are kept in {}", text::in_quotes(place))));
+        if let Some(to) = &entry.moved_to {
+            return Err(self.invalid(format!("the leases of this fence are kept in {}", to.in_words())));
         }
         if entry.counter() < self.fence.mark {
             let store = self.fence.store_in_words(self.rules);
@@ -348,8 +348,14 @@ impl MarkJudge<'_> {
         if !has_token {
             return Err(self.lost(holds));
         }
+        // A mark can be read by everybody, and the lease's proof is for the push that comes next. So a mark that moves no other
+        // ref shows that of the beat.
+        let asked_for = match needs {
+            Needs::Exactly(_) => Some(&lease.holder),
+            Needs::AtLeast(_) => entry.beat.as_ref().and_then(|beat| beat.holder.as_ref()),
+        };
         match &self.mark.proof {
-            Some(proof) if proof.holder() == lease.holder => Ok(entry),
+            Some(proof) if Some(&proof.holder()) == asked_for => Ok(entry),
             Some(_) => Err(self.required("the mark carries a wrong proof")),
             None => Err(self.required("the mark carries no proof (Fence-Proof)")),
         }

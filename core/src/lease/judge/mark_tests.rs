@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::{
-    Claim, Decision, FenceEntry, FenceName, LeasePart, MarkAsk, MarkAt, MarkRecord, MarkStanding, MarkState, Ownership,
-    PreparedPart, Reason, Secret, State, StoreFault, StorePlace, StoreUrl, StoredLease, Token, TokenKind, Version,
-    decide,
-    lease::record::tests::{lease, proof, secret},
+    Claim, Decision, FenceEntry, FenceName, LeasePart, MarkAsk, MarkAt, MarkRecord, MarkStanding, MarkState, MovedTo,
+    Ownership, PreparedPart, Reason, Secret, State, StoreFault, StorePlace, StoreUrl, StoredLease, Token, TokenKind,
+    Version, decide,
+    lease::record::tests::{beat, lease, proof, secret},
     log::flight::tests::{in_flight, oid},
     moved_marks, nonce_of,
 };
@@ -66,7 +66,12 @@ fn entry(id: u8, first: u64, token: u64, state: LeaseState) -> FenceEntry {
         let from = entry.lease.as_ref().map(|lease| lease.at.clone());
         entry = entry.with(&[(from, PreparedPart::Lease(stored(lease)))], "n".to_owned()).unwrap();
     }
-    entry
+    entry.with(&[(None, PreparedPart::Beat(beat(id)))], "n".to_owned()).unwrap()
+}
+
+/// The proof that a mark of lease `id` shows if it moves alone.
+fn of_beat(id: u8) -> Option<Secret> {
+    Some(secret(id).of_record(LeasePart::Beat, &beat(id).nonce))
 }
 
 fn proven(record: MarkRecord, proof: Option<Secret>, entry: FenceEntry) -> MarkAsk {
@@ -158,7 +163,7 @@ fn gate_that_knows_the_store_admits_only_what_its_record_shows() {
     assert_eq!(write(&rules, &here, 5, good.clone()), "to 5");
     let released = entry(1, 3, 5, LeaseState::Released);
     let mut moved = held(3, 5);
-    moved.moved_to = Some("redis://b".to_owned());
+    moved.moved_to = Some(MovedTo::Remote);
     let fault = StoreFault::unreachable("no answer");
     for (token, mark, expected) in [
         (5, MarkAsk { proof: None, ..good.clone() }, "FENCE-LEASE-REQUIRED"),
@@ -199,10 +204,9 @@ fn mark_that_moves_alone_is_touched_and_is_raised_only_by_who_may() {
     let here = state(4, Some((1, 3)));
     let touch = || ask(record(4, Some((1, 3))), "a");
     let raised = |token, by| ask(record(token, by), "a");
-    let overtakes = |token| proven(record(token, Some((2, 9))), Some(proof(2, 9)), entry(2, 9, 9, LeaseState::Held));
-    let of_revoked = secret(2).of_record(LeasePart::Lease, &lease(2, 9, LeaseState::Released).nonce);
-    let revokes = |token, by| proven(record(token, by), Some(of_revoked.clone()), entry(2, 9, 9, LeaseState::Released));
-    let returns = proven(record(8, Some((3, 2))), Some(proof(3, 8)), entry(3, 2, 8, LeaseState::Held));
+    let overtakes = |token| proven(record(token, Some((2, 9))), of_beat(2), entry(2, 9, 9, LeaseState::Held));
+    let revokes = |token, by| proven(record(token, by), of_beat(2), entry(2, 9, 9, LeaseState::Released));
+    let returns = proven(record(8, Some((3, 2))), of_beat(3), entry(3, 2, 8, LeaseState::Held));
     for (mark, of_own, of_store) in [
         (touch(), "to 0", "to 0"),
         (raised(3, Some((1, 3))), "to 0", "to 0"),
@@ -212,12 +216,14 @@ fn mark_that_moves_alone_is_touched_and_is_raised_only_by_who_may() {
         // A takeover puts the mark below its own token.
         (overtakes(8), "FENCE-LEASE-INVALID", "to 8"),
         (overtakes(10), "FENCE-LEASE-INVALID", "FENCE-LEASE-LOST"),
-        (MarkAsk { proof: Some(proof(2, 8)), ..overtakes(8) }, "FENCE-LEASE-INVALID", "FENCE-LEASE-REQUIRED"),
+        (MarkAsk { proof: of_beat(3), ..overtakes(8) }, "FENCE-LEASE-INVALID", "FENCE-LEASE-REQUIRED"),
+        // The proof of the lease is for a push: shown here, others could use it first.
+        (MarkAsk { proof: Some(proof(2, 9)), ..overtakes(8) }, "FENCE-LEASE-INVALID", "FENCE-LEASE-REQUIRED"),
         // A revocation puts it at its own.
         (revokes(9, None), "FENCE-LEASE-INVALID", "to 9"),
         (revokes(9, Some((2, 9))), "FENCE-LEASE-INVALID", "to 9"),
         (
-            proven(record(8, None), Some(proof(2, 9)), entry(2, 9, 9, LeaseState::Held)),
+            proven(record(8, None), of_beat(2), entry(2, 9, 9, LeaseState::Held)),
             "FENCE-LEASE-INVALID",
             "FENCE-LEASE-REQUIRED",
         ),

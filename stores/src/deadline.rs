@@ -17,6 +17,11 @@ impl Deadline {
         Deadline(clock::since_boot().saturating_add(time))
     }
 
+    /// This long from now, but not later than this deadline.
+    pub fn earlier(&self, time: Duration) -> Deadline {
+        Deadline(self.0.min(Deadline::within(time).0))
+    }
+
     /// How long is left.
     pub fn left(&self) -> Duration {
         self.0.saturating_sub(clock::since_boot())

@@ -88,8 +88,12 @@ impl Etcd {
     /// Asks one endpoint after the other. `is_write` says whether a lost answer leaves it open whether it was done.
     fn ask(&mut self, path: &str, body: &Value, is_write: bool, until: &Deadline) -> Result<Answer, Trouble> {
         let mut last = StoreFault::unreachable("no endpoint");
-        for turn in 0..self.endpoints.len() {
-            let at = (self.current + turn) % self.endpoints.len();
+        let all = self.endpoints.len();
+        for turn in 0..all {
+            let at = (self.current + turn) % all;
+            // One that does not answer leaves time for the others.
+            let most = ONE_ENDPOINT.min(until.left().div_f64((all - turn) as f64));
+            let until = &until.earlier(most);
             match self.ask_endpoint(at, path, body, is_write, until) {
                 Ok(answer) => {
                     self.current = at;
@@ -117,7 +121,7 @@ impl Etcd {
             self.log_in(at, until)?;
         }
         let answer = self.post(at, path, body, is_write, until)?;
-        // A token lasts minutes, and not over a restart. What was refused for it was not done.
+        // What was refused for its token was not done.
         if is_old_token(&answer) && self.login.is_some() {
             self.log_in(at, until)?;
             let again = self.post(at, path, body, is_write, until)?;
@@ -147,6 +151,10 @@ impl Etcd {
         self.token = None;
         let body = json!({ "name": name, "password": password });
         let answer = self.post(at, "/v3/auth/authenticate", &body, false, until)?;
+        // It lets everybody in. etcdctl goes on without a token, too.
+        if words_of(&answer).contains("authentication is not enabled") {
+            return Ok(());
+        }
         let answer = judged(answer, &self.endpoints[at], false)?;
         let granted: Granted = parsed(&answer).map_err(Trouble::Not)?;
         self.token = Some(granted.token);
@@ -155,8 +163,12 @@ impl Etcd {
 
     fn reading(range: Range, answer: &Answer) -> Result<StoreReading, StoreFault> {
         let record = range.kvs.into_iter().next().map(|found| {
-            let bytes = BASE64_STANDARD.decode(found.value.unwrap_or_default()).unwrap_or_default();
-            let body = String::from_utf8(bytes).map_err(|_| garbage("the record is not text"))?;
+            let not_text = || {
+                let hint = "another program uses this key: set another prefix,  etcd://host/PREFIX";
+                StoreFault::unusable("the record is not text", hint)
+            };
+            let bytes = BASE64_STANDARD.decode(found.value.unwrap_or_default()).map_err(|_| not_text())?;
+            let body = String::from_utf8(bytes).map_err(|_| not_text())?;
             Ok(StoreRecord { version: found.mod_revision, body })
         });
         Ok(StoreReading { record: record.transpose()?, now_ms: answer.date_ms() })
@@ -237,30 +249,47 @@ fn judged(answer: Answer, endpoint: &str, is_write: bool) -> Result<Answer, Trou
         return Ok(answer);
     }
     let said = words_of(&answer);
-    let is_about = |words: &[&str]| words.iter().any(|words| said.contains(words));
-    if is_about(&[
-        "permission denied",
-        "authentication failed",
-        "user name is empty",
-        "invalid auth token",
-        "auth token",
-    ]) || matches!(answer.status.as_u16(), 401 | 403)
-    {
-        let hint =
-            "set the user and the password in the URL or in ETCDCTL_USER, and let the user read and write the keys";
-        return Err(Trouble::Not(StoreFault::denied(format!("etcd at {endpoint} says: {said}"), hint)));
-    }
     let why = format!("etcd at {endpoint} says: {said}");
-    // It refuses these before it tries. Whatever else fails may have been done, or may be done later.
-    let is_refused = is_about(&["no leader", "not capable", "database space exceeded", "too many requests"]);
-    match is_write && !is_refused {
+    if let Some(fault) = refusal(&answer, &said, &why) {
+        return Err(Trouble::Not(fault));
+    }
+    // Whatever else fails may have been done, or may be done later.
+    match is_write {
         true => Err(Trouble::May(why)),
         false => Err(Trouble::Not(StoreFault::unreachable(why))),
     }
 }
 
+/// The fault, where etcd has refused something before it tried.
+fn refusal(answer: &Answer, said: &str, why: &str) -> Option<StoreFault> {
+    let is_about = |words: &[&str]| words.iter().any(|words| said.contains(words));
+    let is_denied = ["permission denied", "authentication failed", "user name is empty", "auth token"];
+    if is_about(&is_denied) || matches!(answer.status.as_u16(), 401 | 403) {
+        let hint =
+            "set the user and the password in the URL or in ETCDCTL_USER, and let the user read and write the keys";
+        return Some(StoreFault::denied(why, hint));
+    }
+    if is_about(&["too large", "larger than max"]) {
+        let hint = "raise its  --max-request-bytes,  or shorten reason and holder";
+        return Some(StoreFault::unusable(why, hint));
+    }
+    if is_about(&["database space exceeded"]) {
+        let hint = "make room: compact and defragment etcd, and disarm its alarm".to_owned();
+        return Some(StoreFault { hint, ..StoreFault::unreachable(why) });
+    }
+    if is_about(&["no leader", "not capable", "too many requests"]) {
+        return Some(StoreFault::unreachable(why));
+    }
+    // The gateway speaks JSON. This is another server, or one that expects TLS.
+    let is_json = serde_json::from_str::<Value>(&answer.body).is_ok();
+    (answer.status.is_client_error() && !is_json).then(|| garbage(why))
+}
+
+/// A token lasts minutes, not over a restart, and some not over a change of the users.
 fn is_old_token(answer: &Answer) -> bool {
-    !answer.status.is_success() && words_of(answer).contains("invalid auth token")
+    let said = words_of(answer);
+    !answer.status.is_success()
+        && ["invalid auth token", "revision of auth store is old"].iter().any(|w| said.contains(w))
 }
 
 /// etcd's own words.
@@ -275,7 +304,10 @@ fn parsed<T: for<'a> Deserialize<'a>>(answer: &Answer) -> Result<T, StoreFault> 
 }
 
 fn garbage(why: &str) -> StoreFault {
-    StoreFault::unusable(why, "check the URL: the gateway is on etcd's client port, 2379")
+    StoreFault::unusable(
+        why,
+        "check the URL: the gateway is on etcd's client port, 2379, and with TLS it is  etcd+https://",
+    )
 }
 
 fn not_done(trouble: Trouble) -> StoreFault {

@@ -8,21 +8,26 @@ use crate::{
     deadline::Deadline,
     engine::{Engine, RecordSwap, SwapAttempt},
     surroundings::Surroundings,
-    tls::TlsFiles,
+    tls::{TlsFiles, TlsTrouble},
 };
-use git_fence_core::{StoreFault, StoreReading, StoreRecord, text};
+use git_fence_core::{StoreFault, StoreFaultKind, StoreReading, StoreRecord, text};
 use git_fence_system::env;
 use postgres::{
-    Client, Config,
+    Client, Config, Row,
     config::{SslMode, TargetSessionAttrs},
-    error::{DbError, SqlState},
-    types::ToSql,
+    error::{DbError, Severity, SqlState},
+    types::{FromSql, ToSql},
 };
 use std::{error::Error, fs, time::Duration};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+/// The parameters of the URL for authority, certificate and key.
+const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 const CONNECTING: Duration = Duration::from_secs(5);
 const NO_PASSWORD: &str = "check user and password: in the URL, PGPASSWORD or PGPASSFILE";
+const MAY_MAKE: &str = "let somebody make the tables who may, or  GRANT CREATE  on the schema to this user";
+const OTHER_TABLE: &str = "the table git_fence_records is another one than git-fence makes";
+const OWN_SCHEMA: &str = "use a database or a schema of its own, and make the tables there";
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS git_fence_records (
@@ -98,18 +103,16 @@ impl Postgres {
                 other => return Err(wrong(&format!("the parameter '{other}'"))),
             };
         }
+        // On the same machine nobody is in between, and the certificate that Debian makes for it verifies nowhere.
+        let is_here = address.hosts.iter().all(|host| is_loopback(host)) && files.is_none();
         config.ssl_mode(match mode.as_deref() {
+            None if is_here => SslMode::Disable,
             // With TLS the certificate is always verified, name and all.
             None | Some("require" | "verify-ca" | "verify-full") => SslMode::Require,
             Some("prefer" | "allow") => SslMode::Prefer,
             Some("disable") => SslMode::Disable,
             Some(_) => return Err(wrong("'sslmode'")),
         });
-        // On the same machine nobody is in between.
-        let is_here = address.hosts.iter().all(|host| is_loopback(host));
-        if mode.is_none() && is_here {
-            config.ssl_mode(SslMode::Prefer);
-        }
         let user = address.user.clone().or_else(|| around.text(env::PGUSER));
         let user = user.unwrap_or_else(git_fence_system::user::own_name);
         let database = if address.path.is_empty() { user.clone() } else { address.path.clone() };
@@ -125,16 +128,18 @@ impl Postgres {
 
     /// The connection; a new one if there is none, or if it broke. Everything on it takes no longer than what is left.
     fn client(&mut self, until: &Deadline) -> Result<&mut Client, StoreFault> {
-        let left = until.time_for_an_attempt()?;
         if self.connected.as_ref().is_none_or(Client::is_closed) {
             self.connected = None;
+            let left = until.time_for_an_attempt()?;
             let mut config = self.config.clone();
             config.connect_timeout(left.min(CONNECTING)).tcp_user_timeout(left.max(CONNECTING));
             config.keepalives_idle(Duration::from_secs(30));
-            let client = config.connect(self.tls.clone()).map_err(|e| not_done(self.trouble(&e)))?;
+            let client = config.connect(self.tls.clone()).map_err(|e| self.not_connected(&e))?;
             self.connected = Some(client);
         }
         let place = self.place.clone();
+        // Connecting may have taken long: nothing is sent after the deadline.
+        let left = until.time_for_an_attempt()?;
         let client = self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))?;
         // The server ends what takes longer, and then it was not done. A commit that is not on disk is not one.
         let milliseconds = left.as_millis().clamp(1, 3_600_000);
@@ -150,8 +155,11 @@ impl Postgres {
         self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))
     }
 
-    fn trouble(&self, e: &postgres::Error) -> Trouble {
-        judge(e, &self.place)
+    fn not_connected(&self, e: &postgres::Error) -> StoreFault {
+        match TlsTrouble::of(e, FILES) {
+            Some(tls) => tls.fault(format!("{}: {}", self.place, causes(e))),
+            None => not_done(judge(e, &self.place)),
+        }
     }
 
     /// Runs a statement that returns at most one row.
@@ -160,13 +168,19 @@ impl Postgres {
         statement: &str,
         values: &[&(dyn ToSql + Sync)],
         until: &Deadline,
-    ) -> Result<Option<postgres::Row>, Trouble> {
+    ) -> Result<Option<Row>, Trouble> {
         let place = self.place.clone();
         let client = self.client(until).map_err(Trouble::Not)?;
         let result = client.query_opt(statement, values);
         result.map_err(|e| {
             let trouble = judge(&e, &place);
-            if matches!(trouble, Trouble::May(_)) {
+            // The next attempt connects anew, perhaps to another host: this one may have become a replica.
+            let is_over = match &trouble {
+                Trouble::May(_) => true,
+                Trouble::Not(fault) => fault.kind == StoreFaultKind::Unreachable,
+                Trouble::Crowded => false,
+            };
+            if is_over {
                 self.connected = None;
             }
             trouble
@@ -178,9 +192,11 @@ impl Engine for Postgres {
     fn read(&mut self, name: &str, until: &Deadline) -> Result<StoreReading, StoreFault> {
         let row = self.row(READ, &[&name], until).map_err(not_done)?;
         let row = row.ok_or_else(|| StoreFault::unusable("PostgreSQL answered with no row", "report it"))?;
-        let now: i64 = row.get(2);
-        let version: Option<i64> = row.get(0);
-        let record = version.map(|version| StoreRecord { version: version.to_string(), body: row.get(1) });
+        let now: i64 = value(&row, 2)?;
+        let record = match value::<Option<i64>>(&row, 0)? {
+            Some(version) => Some(StoreRecord { version: version.to_string(), body: value(&row, 1)? }),
+            None => None,
+        };
         Ok(StoreReading { record, now_ms: u64::try_from(now).ok() })
     }
 
@@ -195,8 +211,11 @@ impl Engine for Postgres {
         };
         match done {
             Ok(Some(row)) => {
-                let (version, now): (i64, i64) = (row.get(0), row.get(1));
-                Ok(SwapAttempt::Won { version: version.to_string(), now_ms: u64::try_from(now).ok() })
+                let (version, now) = (value::<i64>(&row, 0), value::<i64>(&row, 1));
+                // It is done, but no version means that the next swap cannot be.
+                let Ok(version) = version else { return Ok(SwapAttempt::Unknown { why: OTHER_TABLE.to_owned() }) };
+                let now_ms = now.ok().and_then(|now| u64::try_from(now).ok());
+                Ok(SwapAttempt::Won { version: version.to_string(), now_ms })
             }
             Ok(None) | Err(Trouble::Crowded) => Ok(SwapAttempt::Lost(self.read(name, until)?)),
             Err(Trouble::May(why)) => Ok(SwapAttempt::Unknown { why }),
@@ -209,11 +228,14 @@ impl Engine for Postgres {
         let there =
             "SELECT to_regclass('git_fence_records') IS NOT NULL AND to_regclass('git_fence_history') IS NOT NULL";
         let row = self.row(there, &[], until).map_err(not_done)?;
-        if row.is_some_and(|row| row.get(0)) {
+        if row.is_some_and(|row| row.try_get(0).unwrap_or(false)) {
             return Ok(Vec::new());
         }
         let client = self.client(until)?;
-        client.batch_execute(TABLES).map_err(|e| not_done(judge(&e, &place)))?;
+        client.batch_execute(TABLES).map_err(|e| match not_done(judge(&e, &place)) {
+            denied if denied.kind == StoreFaultKind::Denied => StoreFault { hint: MAY_MAKE.to_owned(), ..denied },
+            other => other,
+        })?;
         Ok(vec!["the tables git_fence_records and git_fence_history".to_owned()])
     }
 
@@ -224,24 +246,21 @@ impl Engine for Postgres {
     fn clocks(&mut self, until: &Deadline) -> Vec<(String, Result<Option<u64>, StoreFault>)> {
         let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
         let clock = self.row(now, &[], until).map_err(not_done);
-        let clock = clock.map(|row| row.and_then(|row| u64::try_from(row.get::<_, i64>(0)).ok()));
+        let clock = clock.map(|row| row.and_then(|row| u64::try_from(value::<i64>(&row, 0).ok()?).ok()));
         vec![(self.place.clone(), clock)]
     }
+}
+
+/// A column. One of another type is of another table.
+fn value<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, StoreFault> {
+    row.try_get(column).map_err(|_| StoreFault::unusable(OTHER_TABLE, OWN_SCHEMA))
 }
 
 /// What an error means.
 fn judge(e: &postgres::Error, place: &str) -> Trouble {
     let Some(said) = e.as_db_error() else {
         let why = format!("{place}: {}", causes(e));
-        let is_tls = causes(e).contains("certificate");
-        if causes(e).contains("password missing") {
-            return Trouble::Not(StoreFault::denied(why, NO_PASSWORD));
-        }
-        return match (is_tls, e.is_closed() || is_of_the_network(e)) {
-            (true, _) => Trouble::Not(StoreFault::unusable(why, "set sslrootcert to the file of whoever signed it")),
-            (false, true) => Trouble::May(why),
-            (false, false) => Trouble::Not(StoreFault::unreachable(why)),
-        };
+        return judge_broken(e, why);
     };
     let why = format!("{place} says: {}", text::one_line(said.message().as_bytes(), 200));
     let code = said.code();
@@ -254,9 +273,27 @@ fn judge(e: &postgres::Error, place: &str) -> Trouble {
             let hint = "let this user select, insert and update git_fence_records and insert into git_fence_history";
             Trouble::Not(StoreFault::denied(why, hint))
         }
+        "28" if said.message().contains("certificate") => {
+            let hint = "set  sslcert=FILE&sslkey=FILE  in the URL to a certificate that the server accepts";
+            Trouble::Not(StoreFault::denied(why, hint))
+        }
+        "28" if said.message().contains("no encryption") => {
+            Trouble::Not(StoreFault::denied(why, "set  sslmode=require  in the URL, or let this user in"))
+        }
         "28" => Trouble::Not(StoreFault::denied(why, NO_PASSWORD)),
-        // The database ends, or has no room: it rolls back what it was doing.
-        "57" | "53" | "58" => Trouble::Not(StoreFault::unreachable(why)),
+        _ if *code == SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
+            let hint = "let only git-fence write the table git_fence_records, in a database whose encoding is UTF8";
+            Trouble::Not(StoreFault::unusable(format!("the record is not text: {why}"), hint))
+        }
+        _ if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => Trouble::May(why),
+        // The connection ends with it, and perhaps only after a commit.
+        "57" | "53" | "58" if said.parsed_severity() != Some(Severity::Error) => Trouble::May(why),
+        _ if *code == SqlState::DISK_FULL => {
+            let hint = "make room on the disk of PostgreSQL".to_owned();
+            Trouble::Not(StoreFault { hint, ..StoreFault::unreachable(why) })
+        }
+        // It rolls back what it was doing. A server that takes no writes has become a replica.
+        "57" | "53" | "58" | "25" => Trouble::Not(StoreFault::unreachable(why)),
         _ => Trouble::Not(StoreFault::unusable(
             why,
             "check the database and its tables git_fence_records and git_fence_history",
@@ -264,20 +301,28 @@ fn judge(e: &postgres::Error, place: &str) -> Trouble {
     }
 }
 
+/// What an error means that is not one of the server's words.
+fn judge_broken(e: &postgres::Error, why: String) -> Trouble {
+    if let Some(tls) = TlsTrouble::of(e, FILES).filter(|tls| tls.is_handshake) {
+        return Trouble::Not(tls.fault(why));
+    }
+    if why.contains("password missing") {
+        return Trouble::Not(StoreFault::denied(why, NO_PASSWORD));
+    }
+    if why.contains("does not support TLS") {
+        let hint = "set  ssl = on  for the server, or  sslmode=disable  in the URL where nobody is in between";
+        return Trouble::Not(StoreFault::unusable(why, hint));
+    }
+    // Sent with another type than that of the column, so not sent.
+    if why.contains("error serializing") {
+        return Trouble::Not(StoreFault::unusable(OTHER_TABLE, OWN_SCHEMA));
+    }
+    Trouble::May(why)
+}
+
 /// The class of an error.
 fn kind_of(said: &DbError) -> &str {
     said.code().code().get(..2).unwrap_or_default()
-}
-
-fn is_of_the_network(e: &postgres::Error) -> bool {
-    let mut next = e.source();
-    while let Some(cause) = next {
-        if cause.is::<std::io::Error>() {
-            return true;
-        }
-        next = cause.source();
-    }
-    false
 }
 
 fn causes(e: &postgres::Error) -> String {
@@ -302,10 +347,11 @@ fn wrong_record(why: &str) -> StoreFault {
     StoreFault::unusable(format!("the record cannot be used: {why}"), "report it")
 }
 
+/// Whether a host, with or without a port, is this machine.
 fn is_loopback(host: &str) -> bool {
     ["127.0.0.1", "localhost", "[::1]"]
         .iter()
-        .any(|here| host.split(':').next() == Some(here) || host.starts_with(here))
+        .any(|here| host.strip_prefix(here).is_some_and(|rest| rest.is_empty() || rest.starts_with(':')))
 }
 
 /// The password in the file that every client of PostgreSQL reads: `host:port:database:user:password` in each line.
@@ -338,6 +384,16 @@ fn fields_of(line: &str) -> Option<[String; 5]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn this_machine_is_known_by_its_whole_name() {
+        for here in ["localhost", "localhost:5433", "127.0.0.1", "[::1]:5432", "[::1]"] {
+            assert!(is_loopback(here), "{here}");
+        }
+        for elsewhere in ["localhost.example.org", "127.0.0.1.example.org:5432", "db", "[::1f]"] {
+            assert!(!is_loopback(elsewhere), "{elsewhere}");
+        }
+    }
 
     #[test]
     fn line_of_a_password_file_has_five_fields() {

@@ -1,24 +1,32 @@
 //! Redis and Valkey: one key for each record, and one script that compares and sets it.
 //!
 //! The script compares the whole body, which has a nonce: a replica that was promoted while behind knows other bodies.
+//! A user of its own needs no more than this; `store check` also removes its record, with `+del`, and a database other than
+//! the first needs `+select`:
+//!
+//! ```text
+//! ACL SETUSER git-fence on >PASSWORD ~git-fence:* +eval +get +set +persist +time
+//! ```
 
 use crate::{
     address::Address,
     deadline::Deadline,
     engine::{Engine, RecordSwap, SwapAttempt},
     surroundings::Surroundings,
-    tls::TlsFiles,
+    tls::{FILES, TlsFiles, TlsTrouble},
 };
 use git_fence_core::{StoreFault, StoreReading, StoreRecord, text};
 use git_fence_system::env;
 use redis::{
-    Client, ClientTlsConfig, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo as _,
-    RedisConnectionInfo, RedisError, Script, ServerErrorKind, TlsCertificates,
-    sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType},
+    Client, ClientTlsConfig, Connection, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, RedisConnectionInfo,
+    RedisError, ServerErrorKind, TlsCertificates,
+    sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
 use std::time::Duration;
 
 const CONNECTING: Duration = Duration::from_secs(5);
+const RIGHTS: &str = "check user and password: in the URL or in REDISCLI_AUTH; \
+                      the user needs  ~git-fence:* +eval +get +set +persist +time";
 
 /// Returns what is there after it: `won`, body, seconds, microseconds.
 const SWAP: &str = "
@@ -32,8 +40,9 @@ const SWAP: &str = "
     end
     return {won, is, now[1], now[2]}";
 
-/// Reading runs on the primary, too: only there scripts may write.
+/// Records do not expire, so PERSIST changes nothing. But it is a write, which a replica refuses: it may be behind.
 const READ: &str = "
+    redis.call('PERSIST', KEYS[1])
     local now = redis.call('TIME')
     return {0, redis.call('GET', KEYS[1]), now[1], now[2]}";
 
@@ -56,76 +65,38 @@ struct Trouble {
     fault: StoreFault,
 }
 
-type Row = (u8, Option<String>, String, String);
+type Row = (u8, Option<Vec<u8>>, String, String);
 
 impl Redis {
     pub(crate) fn open(mut address: Address, around: &Surroundings) -> Result<Redis, StoreFault> {
         let files = TlsFiles::of(&mut address, TlsFiles::default())?;
         let prefix = address.take("prefix").unwrap_or_else(|| "git-fence:".to_owned());
         address.nothing_left("cacert, cert, key, prefix")?;
-        let place = address.to_string();
-        let wrong = |e: RedisError| {
-            StoreFault::unusable(
-                format!("the URL of the store is wrong: {}", shown(&e)),
-                "use  redis://user:password@host:6379/0",
-            )
+        let password = address.password.clone().or_else(|| around.text(env::REDISCLI_AUTH));
+        let certificates = match address.scheme.starts_with("rediss") {
+            true => Some(certificates(&files)?),
+            false => None,
         };
-        let is_tls = matches!(address.scheme.as_str(), "rediss" | "rediss+sentinel");
-        let mut login = RedisConnectionInfo::default();
-        if let Some(user) = &address.user {
-            login = login.set_username(user);
-        }
-        if let Some(password) = address.password.clone().or_else(|| around.text(env::REDISCLI_AUTH)) {
-            login = login.set_password(password);
-        }
-        let at = |host: &str, port: u16| -> Result<ConnectionInfo, StoreFault> {
-            let (host, port) = match host.rsplit_once(':') {
-                Some((host, given)) if !given.contains(']') => (host, given.parse().unwrap_or(port)),
-                _ => (host, port),
-            };
-            let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            let place = match is_tls {
-                true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-                false => ConnectionAddr::Tcp(host, port),
-            };
-            place.into_connection_info().map_err(wrong)
+        let server = match address.scheme.ends_with("+sentinel") {
+            true => watched(&address, password, certificates)?,
+            false => alone(&address, password, certificates)?,
         };
-        let certificates = certificates(&files)?;
-        if address.scheme.ends_with("+sentinel") {
-            let name = address.path.clone();
-            let sentinels = address.hosts.iter().map(|host| at(host, 26379)).collect::<Result<Vec<_>, _>>()?;
-            let mut node = SentinelNodeConnectionInfo::default().set_redis_connection_info(login);
-            if is_tls {
-                node = node.set_tls_mode(redis::TlsMode::Secure);
-            }
-            let watched = SentinelClient::build(sentinels, name, Some(node), SentinelServerType::Master);
-            let server = Server::Watched(Box::new(watched.map_err(wrong)?));
-            return Ok(Redis { server, connected: None, place, prefix });
-        }
-        let [host] = &address.hosts[..] else {
-            let hint = "use  redis://host:6379,  or for sentinels  redis+sentinel://host:26379,host2:26379/NAME";
-            return Err(StoreFault::unusable("the URL of the store names several hosts", hint));
-        };
-        let database = match address.path.as_str() {
-            "" => 0,
-            path => path
-                .parse()
-                .map_err(|_| StoreFault::unusable("the database in the URL is not a number", "redis://host/0"))?,
-        };
-        let info = at(host, 6379)?.set_redis_settings(login.set_db(database));
-        let client = if is_tls { Client::build_with_tls(info, certificates) } else { Client::open(info) };
-        Ok(Redis { server: Server::Alone(Box::new(client.map_err(wrong)?)), connected: None, place, prefix })
+        Ok(Redis { server, connected: None, place: address.to_string(), prefix })
     }
 
     fn connection(&mut self, until: &Deadline) -> Result<&mut Connection, StoreFault> {
-        let left = until.time_for_an_attempt()?;
         if self.connected.is_none() {
+            let most = until.time_for_an_attempt()?.min(CONNECTING);
             let made = match &mut self.server {
-                Server::Alone(client) => client.get_connection_with_timeout(left.min(CONNECTING)),
-                Server::Watched(client) => client.get_connection(),
+                Server::Alone(client) => client.get_connection_with_timeout(most),
+                Server::Watched(sentinels) => {
+                    sentinels.get_client().and_then(|client| client.get_connection_with_timeout(most))
+                }
             };
             self.connected = Some(made.map_err(|e| judge(&e, &self.place).fault)?);
         }
+        // Connecting may have taken long: nothing is sent after the deadline.
+        let left = until.time_for_an_attempt()?;
         let connection = self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))?;
         let limited = connection.set_read_timeout(Some(left)).and_then(|()| connection.set_write_timeout(Some(left)));
         limited.map_err(|e| judge(&e, &self.place).fault)?;
@@ -140,28 +111,99 @@ impl Redis {
         until: &Deadline,
     ) -> Result<(bool, StoreReading), Trouble> {
         let key = format!("{}{name}", self.prefix);
-        let place = self.place.clone();
         let connection = self.connection(until).map_err(|fault| Trouble { may_be_done: false, fault })?;
-        let script = Script::new(script);
-        let mut call = script.key(key);
-        for value in values {
-            call.arg(*value);
-        }
-        let row: Result<Row, RedisError> = call.invoke(connection);
+        // Not EVALSHA, which needs the right to load scripts, and after a failover another try.
+        let row: Result<Row, RedisError> = redis::cmd("EVAL").arg(script).arg(1).arg(key).arg(values).query(connection);
         match row {
-            Ok((won, body, seconds, micros)) => {
-                let number = |text: &str| text.parse::<u64>().ok();
-                let now_ms = number(&seconds).zip(number(&micros)).map(|(s, us)| s * 1000 + us / 1000);
-                let record = body.map(|body| StoreRecord { version: String::new(), body });
-                Ok((won == 1, StoreReading { record, now_ms }))
-            }
+            Ok(row) => reading(row).map_err(|fault| Trouble { may_be_done: false, fault }),
             Err(e) => {
                 // After a cut, or on a server that is no longer the primary, the next attempt connects anew.
                 self.connected = None;
-                Err(judge(&e, &place))
+                Err(judge(&e, &self.place))
             }
         }
     }
+}
+
+fn reading((won, body, seconds, micros): Row) -> Result<(bool, StoreReading), StoreFault> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let now_ms = number(&seconds).zip(number(&micros)).map(|(s, us)| s * 1000 + us / 1000);
+    let body = body.map(String::from_utf8).transpose().map_err(|_| {
+        StoreFault::unusable("the record is not text", "another program uses this key: set another  ?prefix=")
+    })?;
+    let record = body.map(|body| StoreRecord { version: String::new(), body });
+    Ok((won == 1, StoreReading { record, now_ms }))
+}
+
+fn alone(
+    address: &Address,
+    password: Option<String>,
+    certificates: Option<TlsCertificates>,
+) -> Result<Server, StoreFault> {
+    let [host] = &address.hosts[..] else {
+        let hint = "use  redis://host:6379,  or for sentinels  redis+sentinel://host:26379,host2:26379/NAME";
+        return Err(StoreFault::unusable("the URL of the store names several hosts", hint));
+    };
+    let database = match address.path.as_str() {
+        "" => 0,
+        path => path
+            .parse()
+            .map_err(|_| StoreFault::unusable("the database in the URL is not a number", "redis://host/0"))?,
+    };
+    let mut login = RedisConnectionInfo::default().set_db(database);
+    if let Some(user) = &address.user {
+        login = login.set_username(user);
+    }
+    if let Some(password) = password {
+        login = login.set_password(password);
+    }
+    let info = place_of(host, 6379, certificates.is_some()).into_connection_info().map_err(|e| wrong(&e))?;
+    let info = info.set_redis_settings(login);
+    let client = match certificates {
+        Some(certificates) => Client::build_with_tls(info, certificates),
+        None => Client::open(info),
+    };
+    Ok(Server::Alone(Box::new(client.map_err(|e| wrong(&e))?)))
+}
+
+/// User and password are those of the servers: sentinels are asked without.
+fn watched(
+    address: &Address,
+    password: Option<String>,
+    certificates: Option<TlsCertificates>,
+) -> Result<Server, StoreFault> {
+    let sentinels = address.hosts.iter().map(|host| place_of(host, 26379, certificates.is_some()));
+    let builder = SentinelClientBuilder::new(sentinels, &address.path, SentinelServerType::Master);
+    let mut builder = builder.map_err(|e| wrong(&e))?;
+    if let Some(certificates) = certificates {
+        builder = builder.set_client_to_sentinel_certificates(certificates.clone());
+        builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
+        builder = builder.set_client_to_redis_certificates(certificates);
+    }
+    if let Some(user) = &address.user {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = password {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    Ok(Server::Watched(Box::new(builder.build().map_err(|e| wrong(&e))?)))
+}
+
+fn place_of(host: &str, port: u16, is_tls: bool) -> ConnectionAddr {
+    let (host, port) = match host.rsplit_once(':') {
+        Some((host, given)) if !given.contains(']') => (host, given.parse().unwrap_or(port)),
+        _ => (host, port),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    match is_tls {
+        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        false => ConnectionAddr::Tcp(host, port),
+    }
+}
+
+fn wrong(e: &RedisError) -> StoreFault {
+    let why = format!("the URL of the store is wrong: {}", shown(e));
+    StoreFault::unusable(why, "use  redis://user:password@host:6379/0")
 }
 
 impl Engine for Redis {
@@ -198,22 +240,28 @@ impl Engine for Redis {
 fn judge(e: &RedisError, place: &str) -> Trouble {
     let why = format!("{place} says: {}", shown(e));
     let not = |fault| Trouble { may_be_done: false, fault };
-    let hint = "check user and password: in the URL or in REDISCLI_AUTH; the user needs  +eval +evalsha +get +set +time  on the keys";
+    if let Some(tls) = TlsTrouble::of(e, FILES) {
+        return Trouble { may_be_done: !tls.is_handshake, fault: tls.fault(why) };
+    }
     match (e.kind(), e.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
-            not(StoreFault::denied(why, hint))
+            not(StoreFault::denied(why, RIGHTS))
         }
+        // In a script it is another error.
+        (_, Some("ERR")) if is_about_rights(e) => not(StoreFault::denied(why, RIGHTS)),
         (_, Some("WRONGTYPE")) => {
             not(StoreFault::unusable(why, "another program uses this key: set another  ?prefix="))
         }
-        // A replica, a server that is starting, one without room: it has not done it.
+        (ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask), _) => {
+            not(StoreFault::unusable(why, "use a server that is not part of a cluster; sentinels may watch it"))
+        }
+        (_, Some("OOM" | "MISCONF")) => {
+            not(StoreFault { hint: "make room in Redis".to_owned(), ..StoreFault::unreachable(why) })
+        }
+        // A replica, or a server that is starting: it has not done it.
         (ErrorKind::Server(kind), _) if kind != ServerErrorKind::ResponseError => not(StoreFault::unreachable(why)),
-        (
-            _,
-            Some("MISCONF" | "OOM" | "READONLY" | "LOADING" | "MASTERDOWN" | "NOREPLICAS" | "BUSY" | "CLUSTERDOWN"),
-        ) => not(StoreFault::unreachable(why)),
+        (_, Some("NOREPLICAS" | "BUSY")) => not(StoreFault::unreachable(why)),
         (ErrorKind::InvalidClientConfig, _) => not(StoreFault::unusable(why, "check the URL and the files for TLS")),
-        _ if is_certificate(e) => not(StoreFault::unusable(why, "set  ?cacert=FILE  to the file of whoever signed it")),
         _ if e.is_connection_refusal() => not(StoreFault::unreachable(why)),
         (ErrorKind::Io, _) => Trouble { may_be_done: true, fault: StoreFault::unreachable(why) },
         (ErrorKind::MasterNameNotFoundBySentinel, _) => not(StoreFault::unreachable(why)),
@@ -221,12 +269,15 @@ fn judge(e: &RedisError, place: &str) -> Trouble {
     }
 }
 
-fn is_certificate(e: &RedisError) -> bool {
-    e.to_string().contains("certificate")
+fn is_about_rights(e: &RedisError) -> bool {
+    e.detail().is_some_and(|detail| detail.contains("NOPERM") || detail.contains("user executing the script can't"))
 }
 
 fn shown(e: &RedisError) -> String {
-    text::one_line(e.to_string().as_bytes(), 200)
+    match e.is_timeout() {
+        true => "it did not answer in time".to_owned(),
+        false => text::one_line(e.to_string().as_bytes(), 200),
+    }
 }
 
 fn certificates(files: &TlsFiles) -> Result<TlsCertificates, StoreFault> {

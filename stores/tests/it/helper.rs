@@ -30,9 +30,14 @@ impl Helper {
     /// A helper with an open store.
     pub(crate) fn at(url: &str) -> Helper {
         let mut helper = Helper::start(&[]);
-        let opened = helper.ask(&StoreRequest::Open { url: url.to_owned() });
-        assert!(matches!(opened, StoreReply::Opened { .. }), "{opened:?}");
+        helper.open(url);
         helper
+    }
+
+    #[track_caller]
+    pub(crate) fn open(&mut self, url: &str) {
+        let opened = self.ask(&StoreRequest::Open { url: url.to_owned() });
+        assert!(matches!(opened, StoreReply::Opened { .. }), "{opened:?}");
     }
 
     pub(crate) fn ask(&mut self, request: &StoreRequest) -> StoreReply {
@@ -50,7 +55,11 @@ impl Helper {
     }
 
     pub(crate) fn read(&mut self, name: &str) -> Result<StoreReading, StoreFault> {
-        match self.ask(&StoreRequest::Read { name: name.to_owned(), within_ms: WITHIN_MS }) {
+        self.read_within(name, WITHIN_MS)
+    }
+
+    pub(crate) fn read_within(&mut self, name: &str, within_ms: u64) -> Result<StoreReading, StoreFault> {
+        match self.ask(&StoreRequest::Read { name: name.to_owned(), within_ms }) {
             StoreReply::Found(reading) => Ok(reading),
             StoreReply::Failed(fault) => Err(fault),
             other => panic!("{other:?}"),

@@ -1,6 +1,7 @@
 //! Journeys with real engines: etcd, PostgreSQL, Redis and a small HTTP server, on loopback, each in a directory of its own.
 #![allow(clippy::disallowed_methods, clippy::print_stderr, clippy::unwrap_used, missing_docs)]
 
+mod authority;
 mod engines;
 mod failover;
 mod faults;
@@ -8,4 +9,5 @@ mod helper;
 mod lost_answers;
 mod proxy;
 mod swaps;
+mod tls;
 mod web_server;

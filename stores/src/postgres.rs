@@ -16,7 +16,7 @@ use postgres::{
     Client, Config, Row,
     config::{SslMode, TargetSessionAttrs},
     error::{DbError, Severity, SqlState},
-    types::{FromSql, ToSql},
+    types::{FromSql, ToSql, Type},
 };
 use std::{error::Error, fs, time::Duration};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -64,8 +64,14 @@ const CREATE: &str = "
 pub(crate) struct Postgres {
     config: Config,
     tls: MakeRustlsConnect,
-    connected: Option<Client>,
+    connected: Option<Connected>,
     place: String,
+}
+
+/// A connection, and how long the server lets a statement take on it.
+struct Connected {
+    client: Client,
+    limit: Option<Duration>,
 }
 
 /// Why a statement failed.
@@ -126,33 +132,26 @@ impl Postgres {
         Ok(Postgres { config, tls, connected: None, place: address.to_string() })
     }
 
-    /// The connection; a new one if there is none, or if it broke. Everything on it takes no longer than what is left.
+    /// The connection; a new one if there is none, or if it broke.
     fn client(&mut self, until: &Deadline) -> Result<&mut Client, StoreFault> {
-        if self.connected.as_ref().is_none_or(Client::is_closed) {
+        if self.connected.as_ref().is_none_or(|connected| connected.client.is_closed()) {
             self.connected = None;
             let left = until.time_for_an_attempt()?;
             let mut config = self.config.clone();
             config.connect_timeout(left.min(CONNECTING)).tcp_user_timeout(left.max(CONNECTING));
             config.keepalives_idle(Duration::from_secs(30));
             let client = config.connect(self.tls.clone()).map_err(|e| self.not_connected(&e))?;
-            self.connected = Some(client);
+            self.connected = Some(Connected { client, limit: None });
         }
-        let place = self.place.clone();
         // Connecting may have taken long: nothing is sent after the deadline.
-        let left = until.time_for_an_attempt()?;
-        let client = self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))?;
-        // The server ends what takes longer, and then it was not done. A commit that is not on disk is not one.
-        let milliseconds = left.as_millis().clamp(1, 3_600_000);
-        let limits = format!(
-            "SET statement_timeout = {milliseconds}; \
-             SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-        );
-        let limited = client.batch_execute(&limits);
-        if let Err(e) = limited {
+        let limit = limit_for(until.time_for_an_attempt()?);
+        let connected = self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))?;
+        if let Err(e) = connected.limit_to(limit) {
             self.connected = None;
-            return Err(not_done(judge(&e, &place)));
+            return Err(not_done(judge(&e, &self.place)));
         }
-        self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))
+        let connected = self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))?;
+        Ok(&mut connected.client)
     }
 
     fn not_connected(&self, e: &postgres::Error) -> StoreFault {
@@ -162,16 +161,16 @@ impl Postgres {
         }
     }
 
-    /// Runs a statement that returns at most one row.
+    /// Runs a statement that returns at most one row, in one round trip: its types are known.
     fn row(
         &mut self,
         statement: &str,
-        values: &[&(dyn ToSql + Sync)],
+        values: &[(&(dyn ToSql + Sync), Type)],
         until: &Deadline,
     ) -> Result<Option<Row>, Trouble> {
         let place = self.place.clone();
         let client = self.client(until).map_err(Trouble::Not)?;
-        let result = client.query_opt(statement, values);
+        let result = client.query_typed_opt(statement, values);
         result.map_err(|e| {
             let trouble = judge(&e, &place);
             // The next attempt connects anew, perhaps to another host: this one may have become a replica.
@@ -188,9 +187,34 @@ impl Postgres {
     }
 }
 
+impl Connected {
+    /// The server ends what takes longer, and then it was not done. A commit that is not on disk is not one.
+    fn limit_to(&mut self, limit: Duration) -> Result<(), postgres::Error> {
+        if self.limit == Some(limit) {
+            return Ok(());
+        }
+        self.limit = None;
+        self.client.batch_execute(&format!(
+            "SET statement_timeout = {}; \
+             SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+            limit.as_millis()
+        ))?;
+        self.limit = Some(limit);
+        Ok(())
+    }
+}
+
+/// The limit for a statement: whole seconds, so that it is not set anew for each of them.
+fn limit_for(left: Duration) -> Duration {
+    match left.as_secs() {
+        0 | 1 => left,
+        seconds => Duration::from_secs(seconds.min(3600)),
+    }
+}
+
 impl Engine for Postgres {
     fn read(&mut self, name: &str, until: &Deadline) -> Result<StoreReading, StoreFault> {
-        let row = self.row(READ, &[&name], until).map_err(not_done)?;
+        let row = self.row(READ, &[(&name, Type::TEXT)], until).map_err(not_done)?;
         let row = row.ok_or_else(|| StoreFault::unusable("PostgreSQL answered with no row", "report it"))?;
         let now: i64 = value(&row, 2)?;
         let record = match value::<Option<i64>>(&row, 0)? {
@@ -203,10 +227,17 @@ impl Engine for Postgres {
     fn swap(&mut self, swap: &RecordSwap<'_>, until: &Deadline) -> Result<SwapAttempt, StoreFault> {
         let RecordSwap { name, expected, next, keep } = *swap;
         let done = match expected {
-            None => self.row(CREATE, &[&name, &next, &keep], until),
+            None => self.row(CREATE, &[(&name, Type::TEXT), (&next, Type::TEXT), (&keep, Type::BOOL)], until),
             Some(StoreRecord { version, body }) => {
                 let version: i64 = version.parse().map_err(|_| wrong_record("its version is not a number"))?;
-                self.row(REPLACE, &[&name, &next, &keep, &version, body], until)
+                let values: [(&(dyn ToSql + Sync), Type); 5] = [
+                    (&name, Type::TEXT),
+                    (&next, Type::TEXT),
+                    (&keep, Type::BOOL),
+                    (&version, Type::INT8),
+                    (body, Type::TEXT),
+                ];
+                self.row(REPLACE, &values, until)
             }
         };
         match done {
@@ -240,7 +271,9 @@ impl Engine for Postgres {
     }
 
     fn remove(&mut self, name: &str, until: &Deadline) -> Result<(), StoreFault> {
-        self.row("DELETE FROM git_fence_records WHERE name = $1", &[&name], until).map(drop).map_err(not_done)
+        self.row("DELETE FROM git_fence_records WHERE name = $1", &[(&name, Type::TEXT)], until)
+            .map(drop)
+            .map_err(not_done)
     }
 
     fn clocks(&mut self, until: &Deadline) -> Vec<(String, Result<Option<u64>, StoreFault>)> {

@@ -5,6 +5,7 @@ mod authority;
 mod engines;
 mod failover;
 mod faults;
+mod firestore;
 mod frozen;
 mod garbage;
 mod helper;

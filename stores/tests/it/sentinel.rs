@@ -2,10 +2,13 @@
 //! nobody builds on a record without comparing it.
 
 use crate::{
-    engines::{Sentinels, wait_until},
-    helper::Helper,
+    authority::Authority,
+    engines::{Engine, Sentinels, wait_until},
+    faults::failed_within,
+    helper::{Helper, WITHIN_MS},
     swaps::count_up,
 };
+use git_fence_core::StoreFaultKind;
 use std::thread;
 
 #[test]
@@ -28,7 +31,31 @@ fn clients_follow_the_sentinel_to_another_primary() {
 #[test]
 fn sentinel_that_does_not_know_the_name_is_unreachable() {
     let Some(both) = Sentinels::start() else { return };
-    let (fault, _) = crate::faults::failed_within(&both.url.replace("leases", "others"), &[], 500);
-    assert_eq!(fault.kind, git_fence_core::StoreFaultKind::Unreachable, "{fault}");
+    let (fault, _) = failed_within(&both.url.replace("leases", "others"), &[], 500);
+    assert_eq!(fault.kind, StoreFaultKind::Unreachable, "{fault}");
     assert!(fault.why.contains("others"), "{fault}");
+}
+
+/// Its connections to sentinel and server are both verified.
+#[test]
+fn sentinel_and_its_servers_speak_tls() {
+    let (Some(authority), Some(other)) = (Authority::new(), Authority::new()) else { return };
+    let (own, file) = (authority.server(), authority.file());
+    let Some(primary) = Engine::redis_with_tls(&own, file, true) else { return };
+    let settings = format!(
+        "tls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\ntls-auth-clients no\ntls-replication yes\n",
+        own.cert.display(),
+        own.key.display(),
+        file.display()
+    );
+    let Some(sentinel) = Engine::sentinel(&primary, &settings) else { return };
+    let client = authority.client();
+    let own_files = format!("cert={}&key={}", client.cert.display(), client.key.display());
+    let mut helper = Helper::at(&format!("{}?cacert={}&{own_files}", sentinel.url, file.display()));
+    let first = helper.win("n", None, "one");
+    assert_eq!(helper.record("n"), Some(first));
+    let wrong = format!("{}?cacert={}&{own_files}", sentinel.url, other.file().display());
+    assert_eq!(failed_within(&wrong, &[], WITHIN_MS).0.kind, StoreFaultKind::Unusable);
+    let without = format!("{}?cacert={}", sentinel.url, file.display());
+    assert_eq!(failed_within(&without, &[], WITHIN_MS).0.kind, StoreFaultKind::Denied);
 }

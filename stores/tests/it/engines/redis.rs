@@ -34,6 +34,31 @@ impl Engine {
         Some(Engine { url, processes: vec![process], web: None, dir: Some(dir) })
     }
 
+    /// A sentinel that knows a primary as `leases`, with more settings in its file.
+    pub(crate) fn sentinel(primary: &Engine, more: &str) -> Option<Engine> {
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("sentinel.conf");
+        let own = free_port();
+        let (listen, scheme) = if more.contains("tls") { ("port 0\ntls-port", "rediss") } else { ("port", "redis") };
+        let settings = format!(
+            "{listen} {own}\nbind 127.0.0.1\ndir {}\n{more}sentinel monitor leases 127.0.0.1 {} 1\n\
+             sentinel down-after-milliseconds leases 1000\nsentinel failover-timeout leases 5000\n",
+            dir.path().display(),
+            primary.port()
+        );
+        fs::write(&file, settings).unwrap();
+        let mut sentinel = Command::new(find("redis-server")?);
+        sentinel.arg(&file).arg("--sentinel");
+        let processes = vec![Process::start(sentinel)];
+        wait_until_it_listens(own);
+        Some(Engine {
+            url: format!("{scheme}+sentinel://127.0.0.1:{own}/leases"),
+            processes,
+            web: None,
+            dir: Some(dir),
+        })
+    }
+
     /// `redis-cli`; what it printed, error or not.
     pub(crate) fn redis_cli(&self, arguments: &[&str]) -> String {
         cli(self.port(), arguments)
@@ -64,22 +89,8 @@ impl Sentinels {
         let primary = Engine::redis(&[])?;
         let port = primary.port().to_string();
         let replica = Engine::redis(&["--replicaof", "127.0.0.1", &port])?;
-        let dir = TempDir::new().unwrap();
-        let file = dir.path().join("sentinel.conf");
-        let own = free_port();
-        let settings = format!(
-            "port {own}\nbind 127.0.0.1\ndir {}\nsentinel monitor leases 127.0.0.1 {port} 1\n\
-             sentinel down-after-milliseconds leases 1000\nsentinel failover-timeout leases 5000\n",
-            dir.path().display()
-        );
-        fs::write(&file, settings).unwrap();
-        let mut sentinel = Command::new(find("redis-server")?);
-        sentinel.arg(&file).arg("--sentinel");
-        let sentinel = Process::start(sentinel);
-        wait_until_it_listens(own);
-        let url = format!("redis+sentinel://127.0.0.1:{own}/leases");
-        let sentinel = Engine { url: url.clone(), processes: vec![sentinel], web: None, dir: Some(dir) };
-        let both = Sentinels { url, servers: [primary, replica], sentinel };
+        let sentinel = Engine::sentinel(&primary, "")?;
+        let both = Sentinels { url: sentinel.url.clone(), servers: [primary, replica], sentinel };
         wait_until("the sentinel knows the replica", || {
             let replicas = both.sentinel.redis_cli(&["SENTINEL", "REPLICAS", "leases"]);
             replicas.contains("master-link-status\nok")

@@ -91,9 +91,7 @@ impl Etcd {
         let all = self.endpoints.len();
         for turn in 0..all {
             let at = (self.current + turn) % all;
-            // One that does not answer leaves time for the others.
-            let most = ONE_ENDPOINT.min(until.left().div_f64((all - turn) as f64));
-            let until = &until.earlier(most);
+            let until = &until.share(u32::try_from(all - turn).unwrap_or(1), ONE_ENDPOINT);
             match self.ask_endpoint(at, path, body, is_write, until) {
                 Ok(answer) => {
                     self.current = at;

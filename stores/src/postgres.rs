@@ -5,7 +5,7 @@
 
 use crate::{
     address::Address,
-    deadline::Deadline,
+    deadline::{Deadline, bounded},
     engine::{Engine, RecordSwap, SwapAttempt},
     surroundings::Surroundings,
     tls::{TlsFiles, TlsTrouble},
@@ -62,7 +62,11 @@ const CREATE: &str = "
 
 /// A database of PostgreSQL.
 pub(crate) struct Postgres {
+    /// All but the host.
     config: Config,
+    hosts: Vec<(String, u16)>,
+    /// The host that was connected to last.
+    current: usize,
     tls: MakeRustlsConnect,
     connected: Option<Connected>,
     place: String,
@@ -94,18 +98,19 @@ impl Postgres {
         files = TlsFiles::of(&mut address, files)?;
         let mode = address.take("sslmode").or_else(|| around.text(env::PGSSLMODE));
         let mut config = Config::new();
+        let mut hosts = Vec::new();
         for host in &address.hosts {
             let (name, port) = match host.rsplit_once(':') {
                 Some((name, port)) if !port.contains(']') => (name, port.parse().map_err(|_| wrong("its port"))?),
                 _ => (host.as_str(), 5432),
             };
-            config.host(name.trim_start_matches('[').trim_end_matches(']')).port(port);
+            hosts.push((name.trim_start_matches('[').trim_end_matches(']').to_owned(), port));
         }
         for (name, value) in address.rest_of_query() {
             match name {
-                "application_name" => config.application_name(value),
-                "options" => config.options(value),
-                "host" => config.host(value),
+                "application_name" => drop(config.application_name(value)),
+                "options" => drop(config.options(value)),
+                "host" => hosts.push((value.to_owned(), 5432)),
                 other => return Err(wrong(&format!("the parameter '{other}'"))),
             };
         }
@@ -129,18 +134,14 @@ impl Postgres {
         }
         config.user(&user).dbname(&database).target_session_attrs(TargetSessionAttrs::ReadWrite);
         let tls = MakeRustlsConnect::new(files.client_config()?);
-        Ok(Postgres { config, tls, connected: None, place: address.to_string() })
+        Ok(Postgres { config, hosts, current: 0, tls, connected: None, place: address.to_string() })
     }
 
     /// The connection; a new one if there is none, or if it broke.
     fn client(&mut self, until: &Deadline) -> Result<&mut Client, StoreFault> {
         if self.connected.as_ref().is_none_or(|connected| connected.client.is_closed()) {
             self.connected = None;
-            let left = until.time_for_an_attempt()?;
-            let mut config = self.config.clone();
-            config.connect_timeout(left.min(CONNECTING)).tcp_user_timeout(left.max(CONNECTING));
-            config.keepalives_idle(Duration::from_secs(30));
-            let client = config.connect(self.tls.clone()).map_err(|e| self.not_connected(&e))?;
+            let client = self.connect(until)?;
             self.connected = Some(Connected { client, limit: None });
         }
         // Connecting may have taken long: nothing is sent after the deadline.
@@ -152,6 +153,38 @@ impl Postgres {
         }
         let connected = self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))?;
         Ok(&mut connected.client)
+    }
+
+    /// Connects to the first host that takes writes. One that accepts the connection and then says nothing is left.
+    fn connect(&mut self, until: &Deadline) -> Result<Client, StoreFault> {
+        let all = self.hosts.len();
+        let mut last = StoreFault::unreachable(format!("{} names no host", self.place));
+        for turn in 0..all {
+            let at = (self.current + turn) % all;
+            let until = &until.share(u32::try_from(all - turn).unwrap_or(1), CONNECTING);
+            match self.connect_to(at, until) {
+                Ok(client) => {
+                    self.current = at;
+                    return Ok(client);
+                }
+                Err(fault) if fault.kind == StoreFaultKind::Unreachable => last = fault,
+                Err(fault) => return Err(fault),
+            }
+        }
+        Err(last)
+    }
+
+    fn connect_to(&self, at: usize, until: &Deadline) -> Result<Client, StoreFault> {
+        let left = until.time_for_an_attempt()?;
+        let (host, port) = &self.hosts[at];
+        let mut config = self.config.clone();
+        config.host(host).port(*port).connect_timeout(left).tcp_user_timeout(CONNECTING);
+        config.keepalives_idle(Duration::from_secs(30));
+        let tls = self.tls.clone();
+        match bounded(until, move || config.connect(tls)) {
+            Some(connected) => connected.map_err(|e| self.not_connected(&e)),
+            None => Err(StoreFault::unreachable(format!("{host}:{port} did not answer in time"))),
+        }
     }
 
     fn not_connected(&self, e: &postgres::Error) -> StoreFault {

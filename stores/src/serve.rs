@@ -146,7 +146,7 @@ fn reply(
                 SwapAttempt::Unknown { why } => StoreReply::Unknown { why },
             }
         }
-        StoreRequest::Init { within_ms } => StoreReply::Made { what: engine.init(&until(within_ms))? },
+        StoreRequest::Init { within_ms } => StoreReply::Made { what: retrying::init(engine, &until(within_ms))? },
         StoreRequest::Check { within_ms } => StoreReply::Checked(trial::try_out(url, around, &until(within_ms))?),
     })
 }

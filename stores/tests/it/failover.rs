@@ -45,6 +45,17 @@ fn postgres_keeps_every_swap_over_a_restart() {
 }
 
 #[test]
+fn host_of_postgres_that_is_frozen_is_passed_over() {
+    let (Some(frozen), Some(engine)) = (Kind::Postgres.start(), Kind::Postgres.start()) else { return };
+    frozen.freeze(0);
+    let both = format!("@127.0.0.1:{},127.0.0.1:{}/", frozen.port(), engine.port());
+    let both = engine.url.replace(&format!("@127.0.0.1:{}/", engine.port()), &both);
+    let first = Helper::at(&both).win("n", None, "one");
+    assert_eq!(Helper::at(&engine.url).record("n"), Some(first));
+    frozen.thaw(0);
+}
+
+#[test]
 fn postgres_that_takes_no_writes_is_unreachable_until_it_does() {
     let Some(engine) = Kind::Postgres.start() else { return };
     let mut helper = Helper::at(&engine.url);

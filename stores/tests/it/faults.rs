@@ -113,6 +113,7 @@ fn service_that_cannot_keep_leases_is_not_used() {
         (Manner::Moved, StoreFaultKind::Unusable),
         (Manner::Forbidden, StoreFaultKind::Denied),
         (Manner::FailsBefore, StoreFaultKind::Unreachable),
+        (Manner::TooBusy, StoreFaultKind::Unreachable),
         (Manner::Garbage, StoreFaultKind::Unreachable),
     ] {
         let engine = Kind::Http.start().unwrap();

@@ -7,7 +7,7 @@ use crate::{
     helper::{Helper, WITHIN_MS},
     web_server::WebServer,
 };
-use git_fence_core::StoreFaultKind;
+use git_fence_core::{StoreFaultKind, StoreReply};
 use std::{io::Write as _, net::TcpListener, path::Path, thread};
 
 /// The engine, with TLS; `clients` is the authority of the certificates that clients need.
@@ -35,7 +35,8 @@ fn url(kind: Kind, engine: &Engine, trusted: Option<&Authority>, client: Option<
 #[track_caller]
 fn assert_works(kind: Kind, url: &str) {
     let mut helper = Helper::at(url);
-    helper.init();
+    let made = helper.init();
+    assert!(matches!(made, StoreReply::Made { .. }), "{kind:?}: {made:?}");
     let first = helper.win("n", None, "one");
     assert_eq!(Helper::at(url).record("n"), Some(first), "{kind:?}");
 }

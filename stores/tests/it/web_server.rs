@@ -26,6 +26,8 @@ pub(crate) enum Manner {
     FailsAfterwards,
     /// Answers 503 without doing it.
     FailsBefore,
+    /// Answers 429 without doing it.
+    TooBusy,
     Forbidden,
     /// Does it, and answers nothing.
     Silent,
@@ -156,6 +158,7 @@ fn answer(
     let current = now.as_ref().map(|(version, _)| format!("\"{version}\""));
     match (method, manner) {
         (_, Some(Manner::FailsBefore)) => status = 503,
+        (_, Some(Manner::TooBusy)) => status = 429,
         (_, Some(Manner::Forbidden)) => status = 403,
         (_, Some(Manner::Moved)) => status = 302,
         ("GET", _) => match now {

@@ -19,7 +19,7 @@ pub(crate) struct Etcd<'a> {
 
 impl Etcd<'_> {
     pub(crate) fn start(&self) -> Option<Engine> {
-        let program = find("etcd")?;
+        let (program, _) = (find("etcd")?, find("etcdctl")?);
         let dir = TempDir::new().unwrap();
         let ports: Vec<(u16, u16)> = (0..self.nodes.unwrap_or(1)).map(|_| (free_port(), free_port())).collect();
         let peers: Vec<String> =

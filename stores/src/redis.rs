@@ -10,19 +10,22 @@
 
 use crate::{
     address::Address,
-    deadline::Deadline,
+    deadline::{Deadline, bounded},
     engine::{Engine, RecordSwap, SwapAttempt},
     surroundings::Surroundings,
     tls::{FILES, TlsFiles, TlsTrouble},
 };
-use git_fence_core::{StoreFault, StoreReading, StoreRecord, text};
+use git_fence_core::{StoreFault, StoreFaultKind, StoreReading, StoreRecord, text};
 use git_fence_system::env;
 use redis::{
     Client, ClientTlsConfig, Connection, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, RedisConnectionInfo,
     RedisError, ServerErrorKind, TlsCertificates,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 const CONNECTING: Duration = Duration::from_secs(5);
 const RIGHTS: &str = "check user and password: in the URL or in REDISCLI_AUTH; \
@@ -56,7 +59,8 @@ pub(crate) struct Redis {
 
 enum Server {
     Alone(Box<Client>),
-    Watched(Box<SentinelClient>),
+    /// Each sentinel, to be asked in a thread of its own, and which of them answered last.
+    Watched(Vec<Arc<Mutex<SentinelClient>>>, usize),
 }
 
 /// Whether a command may have been carried out.
@@ -78,7 +82,7 @@ impl Redis {
             false => None,
         };
         let server = match address.scheme.ends_with("+sentinel") {
-            true => watched(&address, password, certificates)?,
+            true => watched(&address, password.as_deref(), certificates.as_ref())?,
             false => alone(&address, password, certificates)?,
         };
         Ok(Redis { server, connected: None, place: address.to_string(), prefix })
@@ -86,14 +90,7 @@ impl Redis {
 
     fn connection(&mut self, until: &Deadline) -> Result<&mut Connection, StoreFault> {
         if self.connected.is_none() {
-            let most = until.time_for_an_attempt()?.min(CONNECTING);
-            let made = match &mut self.server {
-                Server::Alone(client) => client.get_connection_with_timeout(most),
-                Server::Watched(sentinels) => {
-                    sentinels.get_client().and_then(|client| client.get_connection_with_timeout(most))
-                }
-            };
-            self.connected = Some(made.map_err(|e| judge(&e, &self.place).fault)?);
+            self.connected = Some(self.connect(until)?);
         }
         // Connecting may have taken long: nothing is sent after the deadline.
         let left = until.time_for_an_attempt()?;
@@ -101,6 +98,33 @@ impl Redis {
         let limited = connection.set_read_timeout(Some(left)).and_then(|()| connection.set_write_timeout(Some(left)));
         limited.map_err(|e| judge(&e, &self.place).fault)?;
         Ok(connection)
+    }
+
+    fn connect(&mut self, until: &Deadline) -> Result<Connection, StoreFault> {
+        let most = until.time_for_an_attempt()?.min(CONNECTING);
+        let fault = |e: RedisError| judge(&e, &self.place).fault;
+        let (sentinels, current) = match &mut self.server {
+            Server::Alone(client) => return client.get_connection_with_timeout(most).map_err(fault),
+            Server::Watched(sentinels, current) => (sentinels, current),
+        };
+        let all = sentinels.len();
+        let mut last = StoreFault::unreachable(format!("{} names no sentinel", self.place));
+        for turn in 0..all {
+            let at = (*current + turn) % all;
+            let until = &until.share(u32::try_from(all - turn).unwrap_or(1), CONNECTING);
+            let sentinel = sentinels[at].clone();
+            // The library waits for a sentinel, and for the primary it names, without a limit.
+            match bounded(until, move || primary_of(&sentinel, most)).map(|made| made.map_err(fault)) {
+                Some(Ok(connection)) => {
+                    *current = at;
+                    return Ok(connection);
+                }
+                Some(Err(fault)) if fault.kind != StoreFaultKind::Unreachable => return Err(fault),
+                Some(Err(fault)) => last = fault,
+                None => last = StoreFault::unreachable(format!("a sentinel of {} did not answer in time", self.place)),
+            }
+        }
+        Err(last)
     }
 
     fn run(
@@ -166,19 +190,37 @@ fn alone(
     Ok(Server::Alone(Box::new(client.map_err(|e| wrong(&e))?)))
 }
 
-/// User and password are those of the servers: sentinels are asked without.
+fn primary_of(sentinel: &Mutex<SentinelClient>, most: Duration) -> Result<Connection, RedisError> {
+    let mut sentinel = sentinel.lock().unwrap_or_else(PoisonError::into_inner);
+    sentinel.get_client()?.get_connection_with_timeout(most)
+}
+
 fn watched(
     address: &Address,
-    password: Option<String>,
-    certificates: Option<TlsCertificates>,
+    password: Option<&str>,
+    certificates: Option<&TlsCertificates>,
 ) -> Result<Server, StoreFault> {
-    let sentinels = address.hosts.iter().map(|host| place_of(host, 26379, certificates.is_some()));
-    let builder = SentinelClientBuilder::new(sentinels, &address.path, SentinelServerType::Master);
-    let mut builder = builder.map_err(|e| wrong(&e))?;
+    let sentinel = |host: &String| {
+        let place = place_of(host, 26379, certificates.is_some());
+        let built = sentinel_at(place, address, password, certificates);
+        Ok(Arc::new(Mutex::new(built.map_err(|e| wrong(&e))?)))
+    };
+    let sentinels: Result<Vec<_>, StoreFault> = address.hosts.iter().map(sentinel).collect();
+    Ok(Server::Watched(sentinels?, 0))
+}
+
+/// User and password are those of the servers: sentinels are asked without.
+fn sentinel_at(
+    place: ConnectionAddr,
+    address: &Address,
+    password: Option<&str>,
+    certificates: Option<&TlsCertificates>,
+) -> Result<SentinelClient, RedisError> {
+    let mut builder = SentinelClientBuilder::new([place], &address.path, SentinelServerType::Master)?;
     if let Some(certificates) = certificates {
         builder = builder.set_client_to_sentinel_certificates(certificates.clone());
         builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
-        builder = builder.set_client_to_redis_certificates(certificates);
+        builder = builder.set_client_to_redis_certificates(certificates.clone());
     }
     if let Some(user) = &address.user {
         builder = builder.set_client_to_redis_username(user);
@@ -186,7 +228,7 @@ fn watched(
     if let Some(password) = password {
         builder = builder.set_client_to_redis_password(password);
     }
-    Ok(Server::Watched(Box::new(builder.build().map_err(|e| wrong(&e))?)))
+    builder.build()
 }
 
 fn place_of(host: &str, port: u16, is_tls: bool) -> ConnectionAddr {

@@ -29,6 +29,19 @@ fn clients_follow_the_sentinel_to_another_primary() {
 }
 
 #[test]
+fn sentinel_that_is_frozen_is_passed_over() {
+    let Some(primary) = Engine::redis(&[]) else { return };
+    let (Some(frozen), Some(sentinel)) = (Engine::sentinel(&primary, ""), Engine::sentinel(&primary, "")) else {
+        return;
+    };
+    frozen.freeze(0);
+    let both = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/leases", frozen.port(), sentinel.port());
+    let first = Helper::at(&both).win("n", None, "one");
+    assert_eq!(Helper::at(&primary.url).record("n"), Some(first));
+    frozen.thaw(0);
+}
+
+#[test]
 fn sentinel_that_does_not_know_the_name_is_unreachable() {
     let Some(both) = Sentinels::start() else { return };
     let (fault, _) = failed_within(&both.url.replace("leases", "others"), &[], 500);

@@ -3,6 +3,8 @@
 //! The compare-and-swap is one transaction that compares revision and value: revisions fall back when a snapshot is
 //! restored, and a value has a nonce. Its own leases are not used: it has revoked live ones.
 
+mod faults;
+
 use crate::{
     address::Address,
     deadline::Deadline,
@@ -12,7 +14,8 @@ use crate::{
     web::{Answer, NoAnswer, Web},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use git_fence_core::{StoreFault, StoreReading, StoreRecord, text};
+use faults::{Trouble, garbage, is_old_token, judged, not_done, words_of};
+use git_fence_core::{StoreFault, StoreFaultKind, StoreReading, StoreRecord};
 use git_fence_system::env;
 use reqwest::{Method, header::AUTHORIZATION};
 use serde::Deserialize;
@@ -45,14 +48,6 @@ struct KeyValue {
 struct Range {
     #[serde(default)]
     kvs: Vec<KeyValue>,
-}
-
-/// Why etcd could not do it.
-enum Trouble {
-    /// It may have been done.
-    May(String),
-    /// It was not.
-    Not(StoreFault),
 }
 
 impl Etcd {
@@ -97,7 +92,7 @@ impl Etcd {
                     self.current = at;
                     return Ok(answer);
                 }
-                Err(Trouble::Not(fault)) if fault.kind == git_fence_core::StoreFaultKind::Unreachable => last = fault,
+                Err(Trouble::Not(fault)) if fault.kind == StoreFaultKind::Unreachable => last = fault,
                 Err(other) => {
                     self.current = (at + 1) % self.endpoints.len();
                     return Err(other);
@@ -241,76 +236,6 @@ impl Engine for Etcd {
     }
 }
 
-/// What an answer with an error means.
-fn judged(answer: Answer, endpoint: &str, is_write: bool) -> Result<Answer, Trouble> {
-    if answer.status.is_success() {
-        return Ok(answer);
-    }
-    let said = words_of(&answer);
-    let why = format!("etcd at {endpoint} says: {said}");
-    if let Some(fault) = refusal(&answer, &said, &why) {
-        return Err(Trouble::Not(fault));
-    }
-    // Whatever else fails may have been done, or may be done later.
-    match is_write {
-        true => Err(Trouble::May(why)),
-        false => Err(Trouble::Not(StoreFault::unreachable(why))),
-    }
-}
-
-/// The fault, where etcd has refused something before it tried.
-fn refusal(answer: &Answer, said: &str, why: &str) -> Option<StoreFault> {
-    let is_about = |words: &[&str]| words.iter().any(|words| said.contains(words));
-    let is_denied = ["permission denied", "authentication failed", "user name is empty", "auth token"];
-    if is_about(&is_denied) || matches!(answer.status.as_u16(), 401 | 403) {
-        let hint =
-            "set the user and the password in the URL or in ETCDCTL_USER, and let the user read and write the keys";
-        return Some(StoreFault::denied(why, hint));
-    }
-    if is_about(&["too large", "larger than max"]) {
-        let hint = "raise its  --max-request-bytes,  or shorten reason and holder";
-        return Some(StoreFault::unusable(why, hint));
-    }
-    if is_about(&["database space exceeded"]) {
-        let hint = "make room: compact and defragment etcd, and disarm its alarm".to_owned();
-        return Some(StoreFault { hint, ..StoreFault::unreachable(why) });
-    }
-    if is_about(&["no leader", "not capable", "too many requests"]) {
-        return Some(StoreFault::unreachable(why));
-    }
-    // The gateway speaks JSON. This is another server, or one that expects TLS.
-    let is_json = serde_json::from_str::<Value>(&answer.body).is_ok();
-    (answer.status.is_client_error() && !is_json).then(|| garbage(why))
-}
-
-/// A token lasts minutes, not over a restart, and some not over a change of the users.
-fn is_old_token(answer: &Answer) -> bool {
-    let said = words_of(answer);
-    !answer.status.is_success()
-        && ["invalid auth token", "revision of auth store is old"].iter().any(|w| said.contains(w))
-}
-
-/// etcd's own words.
-fn words_of(answer: &Answer) -> String {
-    let said: Option<Value> = serde_json::from_str(&answer.body).ok();
-    let message = said.as_ref().and_then(|said| said["message"].as_str().or_else(|| said["error"].as_str()));
-    message.map_or_else(|| answer.in_words(), |message| text::one_line(message.as_bytes(), 200))
-}
-
 fn parsed<T: for<'a> Deserialize<'a>>(answer: &Answer) -> Result<T, StoreFault> {
     serde_json::from_str(&answer.body).map_err(|_| garbage("what answers there is not etcd's JSON gateway"))
-}
-
-fn garbage(why: &str) -> StoreFault {
-    StoreFault::unusable(
-        why,
-        "check the URL: the gateway is on etcd's client port, 2379, and with TLS it is  etcd+https://",
-    )
-}
-
-fn not_done(trouble: Trouble) -> StoreFault {
-    match trouble {
-        Trouble::Not(fault) => fault,
-        Trouble::May(why) => StoreFault::unreachable(why),
-    }
 }

@@ -6,9 +6,13 @@
 
 use crate::host::clock::WaitBudget;
 use git_fence_core::{FenceEntry, Rules, StoreFault, StorePlace, StoreReply, StoreRequest, StoreUrl, text};
-use git_fence_system::program;
+use git_fence_system::{
+    process::{self, Pid, Signal},
+    program,
+};
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::mpsc,
@@ -20,7 +24,7 @@ use std::{
 pub(crate) const PROGRAM: &str = "git-fence-store";
 
 /// An answer counts for so long. A push that has waited for the slot asks again: the lease may have been taken since.
-pub(crate) const ANSWER_LASTS: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER_LASTS_MS: u64 = 2000;
 /// How long the question may take even if the push may wait no longer.
 const GRACE: Duration = Duration::from_secs(1);
 /// How much earlier than the deadline the program is to give up: its own words say more than that it was too late.
@@ -107,7 +111,9 @@ struct Helper(Child);
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            process::signal_group(group, Signal::KILL);
+        }
         let _ = self.0.wait();
     }
 }
@@ -115,6 +121,8 @@ impl Drop for Helper {
 fn start() -> Result<Child, StoreFault> {
     let mut command = Command::new(program_file().unwrap_or_else(|| PROGRAM.into()));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // A group of its own: a command of the user's that prints a token ends with it.
+    command.process_group(0);
     command.spawn().map_err(|e| unusable(&format!("cannot be started: {e}")))
 }
 

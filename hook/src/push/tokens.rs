@@ -2,7 +2,7 @@
 
 use crate::{
     host::{
-        clock::WaitBudget,
+        clock::{self, WaitBudget},
         surroundings::{self, Environment},
     },
     push::{
@@ -15,7 +15,7 @@ use crate::{
     repository::Repository,
 };
 use git_fence_core::{Claim, FenceName, LeaseAsk, Offer, Reject, Rules, Settings, Source, StoppedPush, read_options};
-use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStrExt as _, time::Instant};
+use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStrExt as _};
 
 /// What a push presents, as far as it can be read.
 pub(crate) struct Presented {
@@ -57,23 +57,19 @@ impl Presented {
         self.asks.values().find_map(|ask| ask.stopped.as_ref().filter(|_| ask.only_asks))
     }
 
-    /// Asks the stores that keep the leases of its fences, where the answer decides. Returns when the answers came.
+    /// Asks the stores that keep the leases of its fences, where the answer decides. Returns when the last answer came, in
+    /// milliseconds since boot.
     ///
     /// A mark that moves alone and carries no proof spends nothing, whatever the store says. So a lost answer is settled
     /// by a touch also while the store does not answer.
-    pub(crate) fn ask_stores(
-        &mut self,
-        guarded: &Guarded,
-        settings: &Settings,
-        budget: &WaitBudget,
-    ) -> Option<Instant> {
+    pub(crate) fn ask_stores(&mut self, guarded: &Guarded, settings: &Settings, budget: &WaitBudget) -> Option<u64> {
         let mut answered = None;
         for (fence, ask) in self.asks.iter_mut().filter(|_| self.flaw.is_none()) {
             let (Some(rules), Some(mark)) = (settings.rules(fence), &mut ask.mark) else { continue };
             let writes = guarded.guarded_refs().any(|planned| planned.fence == *fence);
             if writes || mark.proof.is_some() {
                 mark.answer = store_question::ask(rules, budget).map(|answer| answer.map(|answer| answer.entry));
-                answered = mark.answer.as_ref().map(|_| Instant::now()).or(answered);
+                answered = mark.answer.as_ref().map(|_| clock::uptime_ms()).or(answered);
             }
         }
         answered

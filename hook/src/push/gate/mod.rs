@@ -19,14 +19,13 @@ use crate::{
         recorder::Recorder,
         settling::{Landings, SettlingError, settle_finished},
         slot::Viewpoint,
-        store_question::ANSWER_LASTS,
+        store_question::ANSWER_LASTS_MS,
         verdict::{Admission, Objection},
     },
 };
 use git_fence_core::{
     Claim, Decision, FenceName, Ground, InFlight, Reject, Rules, Settings, Source, State, Token, decide,
 };
-use std::time::Instant;
 
 /// A push at the gate: everything known about it before the lock is taken.
 pub(crate) struct Gate<'a> {
@@ -38,8 +37,9 @@ pub(crate) struct Gate<'a> {
     pub(crate) source: Source,
     /// What is wrong with the push, regardless of the log.
     pub(crate) flaw: Option<Reject>,
-    /// When the stores that keep the leases answered, if they were asked.
-    pub(crate) answered: Option<Instant>,
+    /// When the stores that keep the leases answered, if they were asked: in milliseconds since boot, because this counts
+    /// the time that the machine was suspended.
+    pub(crate) answered: Option<u64>,
 }
 
 /// What came of one attempt under the lock.
@@ -96,9 +96,7 @@ impl Gate<'_> {
                 let admitted = self.wait_for(&fence, store, landings, viewpoint, waiting)?;
                 Ok(admitted.map_or(Attempt::Waited, Attempt::Admitted))
             }
-            Decision::Admit { .. } if self.answered.is_some_and(|answered| answered.elapsed() > ANSWER_LASTS) => {
-                Ok(Attempt::Outdated)
-            }
+            Decision::Admit { .. } if self.answers_are_old() => Ok(Attempt::Outdated),
             Decision::Admit { .. } if self.yields(&mut store) => {
                 drop(store);
                 waiting.wait(None, self.recorder.budget.left());
@@ -110,6 +108,11 @@ impl Gate<'_> {
                 Ok(Attempt::Admitted(Admission { waited, ..admission }))
             }
         }
+    }
+
+    /// Whether what the stores answered is too old: somebody may have taken the lease over since.
+    fn answers_are_old(&self) -> bool {
+        self.answered.is_some_and(|answered| clock::uptime_ms().saturating_sub(answered) > ANSWER_LASTS_MS)
     }
 
     /// Whether an operator's command waits for a slot that this push would take. The command goes first, as long as this

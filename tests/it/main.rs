@@ -35,6 +35,7 @@ mod locks;
 mod lost;
 mod lost_answers;
 mod manual;
+mod marks;
 mod mode;
 mod modes;
 mod operator_commands;

@@ -202,6 +202,27 @@ mod tests {
         }
     }
 
+    /// Git may move it and decline the rest. Only a proven one raises the mark.
+    #[test]
+    fn mark_that_moved_without_the_refs_of_its_push_spends_nothing() {
+        let mut flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/fence/repo/mark", "c", "d")]);
+        let (commit, mark) = (oid("d").unwrap(), crate::Mark::at(5).unwrap());
+        let record = crate::MarkRecord::begins(mark, None, "anna", crate::nonce_of([1; 16]));
+        let at = crate::MarkAt { commit, record };
+        for (raises_to, after) in [(crate::Mark::default(), 0), (mark, 5)] {
+            flight.marks = vec![MarkChange { fence: FenceName::repo(), at: at.clone(), raises_to }];
+            for (seen, marks, is_spent) in [("ac", 0, false), ("ad", after, false), ("bc", 5, true), ("bd", 5, true)] {
+                let settlement = settle(&flight, &flight.plan.refs, &values(seen));
+                assert_eq!(!settlement.spent.is_empty(), is_spent, "{seen}");
+                let mut state = State { in_flight: vec![flight.clone()], ..State::default() };
+                state.settle(&flight, settlement, 2, Evidence::ReceivePackGone);
+                assert_eq!(state.fence(&FenceName::repo()).mark.get(), marks, "{seen}");
+                let is_there = state.written.get(&FenceName::repo()).is_some_and(|standing| standing.at.is_some());
+                assert_eq!(is_there, seen.ends_with('d'), "{seen}");
+            }
+        }
+    }
+
     /// The holder's heartbeat continues while its push stalls. The push did not cause that.
     #[test]
     fn beat_that_moved_otherwise_spends_nothing() {

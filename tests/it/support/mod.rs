@@ -1,6 +1,7 @@
 //! Real git, real repositories, real processes: the tools of the tests.
 
 pub(crate) mod agents;
+pub(crate) mod engine;
 pub(crate) mod hosts;
 pub(crate) mod lease;
 pub(crate) mod needs;

@@ -53,7 +53,7 @@ impl Gate<'_> {
     /// Why a push that would be admitted gets no slot: its refs are not those that were judged, or its receive-pack is
     /// gone.
     fn final_check(&self, guarded: &Guarded) -> Option<Reject> {
-        if !guarded.moves_same_refs_as(&self.guarded) {
+        if !guarded.moves_same_refs_as(self.guarded) {
             return Some(Reject::malformed("a symbolic ref changed during the push: try again"));
         }
         if let Some(reject) = outdated(&self.claims, &guarded.refs) {

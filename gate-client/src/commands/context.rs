@@ -32,6 +32,8 @@ use std::{
 
 /// What is said for a lease that is kept in the remote itself.
 const IN_THE_REMOTE: &str = "remote";
+/// The same, as gates spell it: a machine may have both.
+const NONE: &str = "none";
 
 /// Which fence of which remote.
 #[derive(Debug, Clone, Default, Args)]
@@ -106,7 +108,12 @@ impl Context {
                 self.local.remote(named.as_deref().or_else(|| self.environment.text(env::GIT_FENCE_REMOTE)))?
             }
         };
-        self.client_of(fence, remote, place.store.as_deref())
+        let client = self.client_of(fence, remote, place.store.as_deref())?;
+        // Inside a run its fence is where the run found it.
+        match self.inherited().filter(|(held, _)| place.store.is_none() && held.fence == client.fence) {
+            Some((held, _)) if held.url == client.remote.url => Ok(client.with_store_of(&held)),
+            _ => Ok(client),
+        }
     }
 
     pub(crate) fn client_of(
@@ -131,7 +138,8 @@ impl Context {
     fn store(&self, given: Option<&str>, remote: &Remote) -> Option<StoreProgram> {
         let defaults = self.defaults();
         let url = given.or_else(|| self.environment.text(env::GIT_FENCE_STORE)).map(str::to_owned);
-        let url = url.or_else(|| defaults.store()).filter(|url| !url.is_empty() && url != IN_THE_REMOTE)?;
+        let in_the_remote = |url: &String| url.is_empty() || url == IN_THE_REMOTE || url == NONE;
+        let url = url.or_else(|| defaults.store()).filter(|url| !in_the_remote(url))?;
         let resource = defaults.resource();
         let resource = resource.unwrap_or_else(|| resource_of(OsStr::new(&remote.url), &self.local.git.dir));
         Some(StoreProgram::new(&url, &resource))

@@ -8,7 +8,8 @@ use crate::{
         pre_push,
         single::Output,
     },
-    failure::{Cause, Failure},
+    failure::{Cause, Failure, of_file},
+    files::home,
     git::{Git, How, run},
     lease::{
         held::{LeaseDir, TakenBy},
@@ -27,7 +28,11 @@ use git_fence_core::{HolderMove, TRAILER, Token, text};
 use git_fence_system::env;
 use std::{
     ffi::{OsStr, OsString},
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::DirBuilderExt as _,
+    },
+    path::Path,
     process::Command,
 };
 
@@ -196,27 +201,60 @@ fn push_with(
     token: Token,
     mut refspecs: Vec<OsString>,
 ) -> Result<Output, Failure> {
-    // In a dry run git runs the hook; otherwise we run it below.
-    let verify = if args.dry_run && !args.no_verify { "--verify" } else { "--no-verify" };
-    let mut push = client.local.git.command(["push", "--porcelain", verify]);
+    if args.dry_run {
+        return own_dry_run(context, client, args, token, refspecs);
+    }
+    if args.trailer {
+        refspecs = stamp(context, client, &refspecs, token)?;
+    }
+    args.run_hook(client, &refspecs)?;
+    let objects = tempfile::tempdir_in(made(&home(&client.local))?);
+    let objects = objects.map_err(|e| of_file(&home(&client.local), e))?;
+    // A token in the commit needs no option.
+    let options = if args.trailer { Vec::new() } else { vec![crate::token_option(&client.fence, token)] };
+    let owner = context.me(args.wanted.owner.as_deref(), &args.place());
+    let pushed = client.push_with_own_token(token, &owner, objects.path().to_owned(), &options, &mut |sending| {
+        sending.refspecs.clone_from(&refspecs);
+        sending.options.extend_from_slice(&args.options);
+        sending.arguments = args.arguments();
+        sending.by_name = client.is_named() && !fetches_leases(&context.local.git, &client.remote.name);
+        sending.how = sending.how.aloud();
+    });
+    match pushed {
+        Err(Failure::NoOptions { .. }) => Err(Failure::broken(
+            format!("the remote {} does not accept push options", text::in_quotes(&client.remote.name)),
+            "put the token into the commit message instead:  git fence push --token N --trailer",
+        )),
+        pushed => output_of(pushed?, client),
+    }
+}
+
+/// What a push with a token of the user's own would do.
+fn own_dry_run(
+    context: &Context,
+    client: &Client,
+    args: &PushArgs,
+    token: Token,
+    mut refspecs: Vec<OsString>,
+) -> Result<Output, Failure> {
+    // In a dry run git runs the hook.
+    let verify = if args.no_verify { "--no-verify" } else { "--verify" };
+    let mut push = client.local.git.command(["push", "--porcelain", verify, "--dry-run"]);
     push.args(args.options.iter().flat_map(|option| [OsStr::new("-o"), option]));
     if args.trailer {
         refspecs = stamp(context, client, &refspecs, token)?;
     } else {
         push.arg("-o").arg(crate::token_option(&client.fence, token));
     }
-    if args.dry_run {
-        push.arg("--dry-run");
-    } else {
-        args.run_hook(client, &refspecs)?;
-    }
     push.args(args.arguments()).arg("--").arg(&client.remote.name).args(refspecs);
-    let report = if args.dry_run {
-        Report::new(Outcome::WouldLand, format!("would land with token {token}"))
-    } else {
-        Report::new(Outcome::Landed, format!("landed with token {token}"))
-    };
+    let report = Report::new(Outcome::WouldLand, format!("would land with token {token}"));
     plain(&mut push, client, Report { token: Some(token), ..report })
+}
+
+/// The directory, made if it is not there.
+fn made(dir: &Path) -> Result<&Path, Failure> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map(|()| dir).map_err(|e| of_file(dir, e))
 }
 
 fn plain(push: &mut Command, client: &Client, report: Report) -> Result<Output, Failure> {
@@ -285,7 +323,7 @@ fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token
 }
 
 /// A copy of the commit with the same tree, parents and author and another message.
-fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Result<String, Cause> {
+fn stamped_copy(context: &Context, old: &str, message: &Path) -> Result<String, Cause> {
     let git = &context.local.git;
     let output = git.ask(["log", "-1", "--format=%T%n%P%n%an%n%ae%n%ad", "--date=raw", old])?;
     let lines: Vec<&str> = output.lines().collect();

@@ -8,15 +8,15 @@ use crate::{
     store::{
         engine::EngineLeases,
         program::StoreProgram,
-        reading::StoredMark,
+        reading::{RemoteSight, StoredMark},
         remote::{Pushed, RemoteRefs, remembered_gate},
         sending::Sending,
     },
 };
 use git_fence_core::{
-    Beat, Claimed, Code, FenceEntry, Format, GateSays, Lease, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Mark,
-    MarkRecord, MarkState, Ownership, Purpose, Reason, Record, Secret, Stamp, StorePlace, StoredLease, Swap,
-    SwapRefused, Swapped, Token, Ttl, Version, may_be_in_store,
+    Beat, Claimed, Code, Elsewhere, FenceEntry, Format, GateSays, Lease, LeasePart, LeaseSnapshot, LeaseState,
+    LeaseStore, Mark, MarkRecord, MarkState, Ownership, Purpose, Reason, Record, Secret, Stamp, StorePlace,
+    StoredLease, Swap, SwapRefused, Swapped, Token, Ttl, Version, may_be_in_store,
 };
 use std::{cell::RefCell, path::PathBuf, time::Duration};
 
@@ -160,11 +160,6 @@ impl StoreLeases<'_> {
             Err(failure) if purpose == Purpose::Revoke && failure.is_unreachable() && entry.is_some() => None,
             found => Some(found?),
         };
-        if mark.is_some() && remembered_gate(self.client).is_none() {
-            // A gate needs the token as a push option, which another remote may not accept. Beside a lease the question cannot
-            // move anything; that nobody can say how it ended is no reason to stop.
-            let _ = self.remote.ask_gate(owner);
-        }
         *self.mark.borrow_mut() = mark;
         Ok(entry.map(|entry| entry.snapshot()).unwrap_or_default())
     }
@@ -180,7 +175,8 @@ impl StoreLeases<'_> {
             match may_be_in_store(sight.lease_state(), record, self.engine.place(), was_marked) {
                 Err(at) => return Err(self.client.elsewhere(at)),
                 Ok(Claimed::Already) => {
-                    return sight.mark.ok_or_else(|| self.client.elsewhere(git_fence_core::Elsewhere::MarkGone));
+                    self.learn_of_gate(&sight, owner);
+                    return sight.mark.ok_or_else(|| self.client.elsewhere(Elsewhere::MarkGone));
                 }
                 Ok(Claimed::NotYet) => {}
             }
@@ -196,6 +192,14 @@ impl StoreLeases<'_> {
             Some(why) => self.client.refused(&why),
             None => self.client.busy("its mark keeps changing"),
         })
+    }
+
+    /// Asks once whether there is a gate: it needs the token as a push option, which another remote may not accept. Beside a
+    /// lease the question cannot move anything, and a question without an answer is no reason to stop.
+    fn learn_of_gate(&self, sight: &RemoteSight, owner: &str) {
+        if sight.lease_state().is_some() && remembered_gate(self.client).is_none() {
+            let _ = self.remote.ask_gate(owner);
+        }
     }
 
     /// Makes mark and lease, where there are none.
@@ -223,7 +227,7 @@ impl StoreLeases<'_> {
         let mut may_raise = true;
         for _ in 0..MOST_TRIES {
             let sight = self.remote.look()?;
-            let gone = || self.client.elsewhere(git_fence_core::Elsewhere::MarkGone);
+            let gone = || self.client.elsewhere(Elsewhere::MarkGone);
             let now = sight.mark.filter(|mark| mark.record.state == MarkState::Current).ok_or_else(gone)?;
             if now.record.by.as_ref() == Some(by) && now.record.token >= to {
                 return Ok(now);

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 use clap::Args;
-use git_fence_core::{HolderMove, TRAILER, Token, text};
+use git_fence_core::{Code, HolderMove, TRAILER, Token, text};
 use git_fence_system::env;
 use std::{
     ffi::{OsStr, OsString},
@@ -181,6 +181,12 @@ fn output_of(moved: Moved, client: &Client) -> Result<Output, Failure> {
             let report = Report::new(Outcome::Landed, format!("landed with token {token}: {what}")).about(client);
             Ok(Output::of(Report { token: Some(token), moved: Some(moved), up_to_date: Some(old), ..report }))
         }
+        Moved::NothingNew { refs } => {
+            let names = refs.iter().filter(|answer| answer.up_to_date);
+            let old = names.map(|answer| text::one_line(answer.name.as_bytes(), 200)).collect();
+            let report = Report::new(Outcome::UpToDate, "nothing new: the remote is up to date").about(client);
+            Ok(Output::of(Report { up_to_date: Some(old), ..report }))
+        }
         Moved::Refused(refused) => Err(client.refused(&refused).already_shown()),
     }
 }
@@ -225,6 +231,13 @@ fn push_with(
             format!("the remote {} does not accept push options", text::in_quotes(&client.remote.name)),
             "put the token into the commit message instead:  git fence push --token N --trailer",
         )),
+        // A token that is too old does no harm where there is nothing to push.
+        Err(Failure::Refused { code: Some(Code::Stale), why, said }) => {
+            match own_dry_run(context, client, args, token, refspecs) {
+                Ok(output) if output.is_of(Outcome::UpToDate) => Ok(output),
+                _ => Err(Failure::Refused { code: Some(Code::Stale), why, said }),
+            }
+        }
         pushed => output_of(pushed?, client),
     }
 }

@@ -40,7 +40,7 @@ impl Output {
         Output::new(report.message.clone(), report)
     }
 
-    fn is_of(&self, outcome: Outcome) -> bool {
+    pub(super) fn is_of(&self, outcome: Outcome) -> bool {
         matches!(&self.data, Data::Report(report) if report.outcome == outcome)
     }
 

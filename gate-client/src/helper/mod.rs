@@ -209,7 +209,9 @@ impl Helper {
         let is_due = !updates.is_empty() && !self.options.dry_run;
         let pushed = is_due.then(|| self.push_fenced(dir, &updates)).transpose();
         match pushed {
-            Ok(None | Some(Moved::Landed { .. })) => answer.extend(updates.iter().flat_map(|update| ok(&update.to))),
+            Ok(None | Some(Moved::Landed { .. } | Moved::NothingNew { .. })) => {
+                answer.extend(updates.iter().flat_map(|update| ok(&update.to)));
+            }
             Ok(Some(Moved::Refused(refused))) => {
                 let code = refused.gate.and_then(|gate| gate.code);
                 let reason = |update: &Update| reason_for(update, &refused.why, code);

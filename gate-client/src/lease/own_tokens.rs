@@ -147,6 +147,6 @@ impl<'a> Carried<'a> for OwnPush<'a> {
 
 /// As a gate says it.
 fn stale(client: &Client, token: Token, mark: Mark) -> Failure {
-    let why = format!("token {token} is not above {mark}, the mark of fence '{}'", client.fence);
+    let why = format!("{} token {token} is not above {mark}, the mark of fence '{}'", Code::Stale, client.fence);
     Failure::Refused { why, code: Some(Code::Stale), said: crate::denied::Said::default() }
 }

@@ -26,6 +26,8 @@ use git_fence_core::{
 pub(crate) enum Moved {
     /// It landed with this token; what became of each ref, where the answer was heard.
     Landed { token: Token, refs: Vec<RefAnswer> },
+    /// Every ref was where the push wanted it, so nothing moved and no token was spent.
+    NothingNew { refs: Vec<RefAnswer> },
     /// It did not, and the lease is still ours.
     Refused(Box<SwapRefused>),
 }
@@ -41,7 +43,7 @@ impl Client {
         let _lock = dir.lock_lease(&self.how())?;
         self.settle_mark(dir)?;
         match self.move_lease(dir, HolderMove::Advance)? {
-            Moved::Landed { .. } => Ok(dir.held()?.lease.token),
+            Moved::Landed { .. } | Moved::NothingNew { .. } => Ok(dir.held()?.lease.token),
             Moved::Refused(refused) => Err(self.refused(&refused)),
         }
     }
@@ -50,7 +52,7 @@ impl Client {
     pub(crate) fn release(&self, dir: &LeaseDir) -> Result<(), Failure> {
         let client = self.with_store_of(&dir.held()?);
         match client.give_back(dir) {
-            Ok(Moved::Landed { .. }) => {
+            Ok(Moved::Landed { .. } | Moved::NothingNew { .. }) => {
                 dir.remove();
                 Ok(())
             }
@@ -92,7 +94,7 @@ impl Client {
             return self.carry_lease(dir, wanted, along);
         }
         let pushed = self.push_with_mark(dir, along)?;
-        if let (HolderMove::Release, Moved::Landed { .. }) = (wanted, &pushed) {
+        if let (HolderMove::Release, Moved::Landed { .. } | Moved::NothingNew { .. }) = (wanted, &pushed) {
             match self.move_lease(dir, HolderMove::Release) {
                 Ok(_) => {}
                 Err(lost @ Failure::Lost { .. }) => return Err(lost.after("the push landed; since then")),
@@ -201,6 +203,8 @@ pub(super) struct PushFacts<'a> {
     failure: Option<Failure>,
     /// Whether nothing but what is carried was pushed.
     is_alone: bool,
+    /// Whether nothing but what is carried was new, and it was refused for that.
+    nothing_new: bool,
 }
 
 impl<'a> PushFacts<'a> {
@@ -210,6 +214,11 @@ impl<'a> PushFacts<'a> {
         (self.refs, self.sent) = (pushed.refs, pushed.sent);
         match pushed.answer {
             Swapped::Won => PushingAnswer::Landed,
+            // A gate lets nobody raise a mark without moving a ref.
+            Swapped::Refused(refused) if refused.gate.is_some() && is_nothing_new(&self.refs) => {
+                self.nothing_new = true;
+                PushingAnswer::NotSent
+            }
             Swapped::Refused(refused) => {
                 self.refused = *refused;
                 PushingAnswer::from(&self.refused)
@@ -306,6 +315,7 @@ impl<'a> PushFacts<'a> {
                 })
             }
             PushingEnd::Unknown => Err(Failure::Unknown { why: why() }),
+            PushingEnd::NotSent if self.nothing_new => Ok(Moved::NothingNew { refs: self.refs }),
             PushingEnd::NotSent | PushingEnd::EarlierUnknown => {
                 Err(self.failure.unwrap_or_else(|| client.unreachable(self.why)))
             }
@@ -315,6 +325,12 @@ impl<'a> PushFacts<'a> {
                 .after("the lease moved with the push, but its refs may not all have moved; since then")),
         }
     }
+}
+
+/// Whether all of the user's refs, of which there are some, were where the push wanted them.
+fn is_nothing_new(refs: &[RefAnswer]) -> bool {
+    let mut users = refs.iter().filter(|answer| !answer.name.starts_with("refs/fence/")).peekable();
+    users.peek().is_some() && users.all(|answer| answer.up_to_date)
 }
 
 /// The lease itself, in the remote or in a store.

@@ -32,6 +32,7 @@ impl Engine {
         let Some(redis) = redis.filter(|_| program().is_file()) else {
             let needed = std::env::var("GIT_FENCE_TESTS_NEED").unwrap_or_default();
             assert!(needed.is_empty(), "this test needs redis-server, and  cargo build -p git-fence-stores");
+            #[expect(clippy::print_stderr, reason = "a test that is skipped is visible")]
             eprintln!("note: skipped tests that need redis-server, and  cargo build -p git-fence-stores");
             return None;
         };

@@ -158,7 +158,9 @@ impl MarkJudge<'_> {
                  the pushers in fence.allowRevoke may",
             ));
         }
-        let entry = self.is_proven(Needs::AtLeast(token))?;
+        // The holder may also spend its own token: it pushed, and every ref was there already.
+        let as_a_write = || self.is_proven(Needs::Exactly(token_of(token)?)).ok();
+        let entry = self.is_proven(Needs::AtLeast(token)).or_else(|reject| as_a_write().ok_or(reject))?;
         if let Some(by) = ownership_in(entry) {
             self.is_current(&by)?;
         }

@@ -22,8 +22,10 @@ pub mod report;
 pub mod scenarios;
 mod server;
 pub mod steps;
+pub mod stored;
 pub mod world;
 
 pub use hookless::{Hookless, PushStyle};
 pub use protocol::Protocol;
 pub use scenarios::{Scenario, scenarios};
+pub use stored::{StoreRules, Stored};

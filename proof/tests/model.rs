@@ -7,8 +7,8 @@ use git_fence_proof::{
     report::{run, run_hookless, run_stored},
     scenarios,
     stored::{
-        ABOVE_THE_MARK, DONE_IS_DONE, LOST_IS_LOST, NO_REVIVAL, ONE_PER_NUMBER, STORE_BELIEF, StoreRules,
-        StoredScenario, TOKEN_ORDER, smallest, stored_scenarios,
+        ABOVE_THE_MARK, DONE_IS_DONE, GateRules, LOST_IS_LOST, NO_LIE, NO_REVIVAL, ONE_PER_NUMBER, STORE_BELIEF,
+        StoreRules, StoredScenario, TOKEN_ORDER, asking_scenarios, smallest, stored_scenarios,
     },
 };
 use stateright::HasDiscoveries;
@@ -145,5 +145,26 @@ fn model_detects_each_omission_of_a_client_with_a_store() {
     ];
     for ((what, hole), broken) in StoreRules::HOLES.into_iter().zip(found) {
         assert_eq!(broken_in(smallest(false), hole), broken, "{what}");
+    }
+}
+
+#[test]
+fn gate_that_asks_the_store_keeps_the_promises_and_no_liar_writes() {
+    for name in ["takeover", "memory"] {
+        let scenario = losing(0, asking_scenarios(), name);
+        assert_eq!(broken_in(scenario, StoreRules::DESIGNED.with(GateRules::WHOLE)), [], "{name}");
+    }
+    let scenario = losing(0, asking_scenarios(), "released");
+    assert_eq!(broken_in(scenario.clone(), StoreRules::DESIGNED.with(GateRules::WHOLE)), [(NO_REVIVAL, 22)]);
+    assert_eq!(broken_in(scenario, StoreRules::EACH_GRANT.with(GateRules::WHOLE)), []);
+}
+
+#[test]
+fn model_detects_each_omission_of_a_gate_that_asks_the_store() {
+    let found = [(NO_LIE, 3), (NO_LIE, 7), (NO_LIE, 14), (DONE_IS_DONE, 26), (DONE_IS_DONE, 11)];
+    for ((what, hole), broken) in GateRules::HOLES.into_iter().zip(found) {
+        let found = run_stored(smallest(true), hole, 1, HasDiscoveries::AnyFailures).broken;
+        let found: Vec<_> = found.into_iter().map(|(promise, way)| (promise, way.lines().count())).collect();
+        assert_eq!(found, [broken], "{what}");
     }
 }

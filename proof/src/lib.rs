@@ -7,6 +7,8 @@
 //!
 //! [`Hookless`] is a smaller model for remotes without a gate, where git's compare-and-swap is the only protection.
 //!
+//! [`Stored`] has the leases in a store, which forgets and rolls back, and the mark in the remote, with a gate and without.
+//!
 //! What this does not show: that the effects at the rim behave as assumed here (that the lock is a lock, that a sync is a
 //! sync, that a process that looks dead is dead). That is tested with real git.
 
@@ -22,8 +24,10 @@ pub mod report;
 pub mod scenarios;
 mod server;
 pub mod steps;
+pub mod stored;
 pub mod world;
 
 pub use hookless::{Hookless, PushStyle};
 pub use protocol::Protocol;
 pub use scenarios::{Scenario, scenarios};
+pub use stored::{StoreRules, Stored};

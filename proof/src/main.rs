@@ -4,6 +4,7 @@ use git_fence_proof::{
     PushStyle,
     report::{self, CheckOutcome},
     scenarios,
+    stored::{BarrierRule, GateRules, StoreRules, StoredScenario, asking_scenarios, smallest, stored_scenarios},
 };
 use stateright::HasDiscoveries;
 use std::{
@@ -12,7 +13,7 @@ use std::{
     thread,
 };
 
-const USAGE: &str = "usage: git-fence-proof model [--naive | --without-companion | --hookless] [SCENARIO]\n";
+const USAGE: &str = "usage: git-fence-proof model [--naive | --without-companion | --hookless | --store] [SCENARIO]\n";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +23,8 @@ fn main() -> ExitCode {
         ["model", "--naive"] => naive(),
         ["model", "--without-companion"] => without_companion(),
         ["model", "--hookless"] => hookless(),
+        ["model", "--store"] => stored(""),
+        ["model", "--store", scenario] => stored(scenario),
         ["model", scenario] if !scenario.starts_with('-') => gate(scenario),
         _ => {
             let _ = io::stderr().write_all(USAGE.as_bytes());
@@ -71,6 +74,40 @@ fn hookless() -> bool {
         is_good &= !found.broken.is_empty();
     }
     is_good
+}
+
+/// Leases in a store: the promises that hold, without a gate and with one, and each omission.
+fn stored(part: &str) -> bool {
+    let mut is_good = true;
+    for (how, rules) in StoreRules::WHOLE {
+        for scenario in stored_scenarios() {
+            is_good &= is_as_known(part, &scenario, how, rules);
+        }
+        for scenario in asking_scenarios() {
+            is_good &= is_as_known(part, &scenario, &format!("{how}, and a gate"), rules.with(GateRules::WHOLE));
+        }
+    }
+    let holes = StoreRules::HOLES.into_iter().chain(GateRules::HOLES);
+    for (what, hole) in holes.filter(|_| part.is_empty()) {
+        // A single thread, so that the shortest trace is found.
+        let found = report::run_stored(smallest(hole.gate.is_some()), hole, 1, HasDiscoveries::AnyFailures);
+        print(&format!("{what}\n  "), &found);
+        is_good &= !found.broken.is_empty();
+    }
+    is_good
+}
+
+/// Whether a scenario whose name contains `part` breaks what is known to break, and nothing else.
+fn is_as_known(part: &str, scenario: &StoredScenario, how: &str, rules: StoreRules) -> bool {
+    if !scenario.name.contains(part) {
+        return true;
+    }
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let found = report::run_stored(scenario.clone(), rules, threads, HasDiscoveries::All);
+    print(&format!("{}, {how}: {}\n  ", scenario.name, scenario.about), &found);
+    let broken: Vec<&str> = found.broken.iter().map(|(promise, _)| *promise).collect();
+    let known = if rules.barrier == BarrierRule::WhenDue { &*scenario.breaks } else { &[] };
+    broken == known && found.unseen.is_empty()
 }
 
 fn print(what: &str, found: &CheckOutcome) {

@@ -6,6 +6,7 @@ use crate::{
     protocol::Protocol,
     scenarios::{Kind, Scenario},
     steps::ModelStep,
+    stored::{self, StoreRules, Stored, StoredScenario},
     world::World,
 };
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
@@ -101,6 +102,19 @@ pub fn run_hookless(how: PushStyle, until: HasDiscoveries) -> CheckOutcome {
     explore(Hookless { how, latches: Latches::default() }, 1, until, |_, path| {
         let steps = path.into_iter().filter_map(|(_, step)| step).enumerate();
         steps.map(|(n, step)| format!("{:>4}. {}\n", n + 1, hookless::line(step))).collect()
+    })
+}
+
+/// Visits every state of a remote whose leases are in a store.
+pub fn run_stored(scenario: StoredScenario, rules: StoreRules, threads: usize, until: HasDiscoveries) -> CheckOutcome {
+    explore(Stored::of(scenario, rules), threads, until, |model, path| {
+        let mut text = String::new();
+        for (n, (world, step)) in path.iter().enumerate() {
+            let Some(step) = step else { break };
+            let after = path.get(n + 1).map_or(world, |(after, _)| after);
+            let _ = writeln!(text, "{:>4}. {}", n + 1, stored::line(model, world, *step, after).trim_end());
+        }
+        text
     })
 }
 

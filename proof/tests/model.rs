@@ -4,8 +4,12 @@ use git_fence_proof::{
     PushStyle,
     hookless::{COUNTER, NOT_BOTH, ONE_HOLDER},
     promises::{NO_WINDOW, SPENT},
-    report::{run, run_hookless},
+    report::{run, run_hookless, run_stored},
     scenarios,
+    stored::{
+        ABOVE_THE_MARK, DONE_IS_DONE, GateRules, LOST_IS_LOST, NO_LIE, NO_REVIVAL, ONE_PER_NUMBER, STORE_BELIEF,
+        StoreRules, StoredScenario, TOKEN_ORDER, asking_scenarios, smallest, stored_scenarios,
+    },
 };
 use stateright::HasDiscoveries;
 
@@ -88,5 +92,79 @@ fn model_detects_each_omission_without_a_hook() {
         let broken = run_hookless(how, HasDiscoveries::AnyFailures).broken;
         let is_found = broken.iter().any(|(promise, _)| [ONE_HOLDER, NOT_BOTH, COUNTER].contains(promise));
         assert!(is_found, "{what}: {broken:?}");
+    }
+}
+
+/// The promises that are broken, with the number of steps of the shortest trace. Nothing that should be reachable is not.
+fn broken_in(scenario: StoredScenario, rules: StoreRules) -> Vec<(&'static str, usize)> {
+    let name = scenario.name;
+    let found = run_stored(scenario, rules, 1, HasDiscoveries::All);
+    assert!(found.unseen.is_empty(), "{name}: never reached: {:?}", found.unseen);
+    found.broken.into_iter().map(|(promise, way)| (promise, way.lines().count())).collect()
+}
+
+/// A scenario with at most this many lost replies.
+fn losing(lost: u8, all: Vec<StoredScenario>, name: &str) -> StoredScenario {
+    let mut scenario = all.into_iter().find(|scenario| scenario.name == name).expect("a scenario");
+    scenario.lost = scenario.lost.min(lost);
+    scenario
+}
+
+#[test]
+fn leases_in_a_store_that_forgets_keep_the_promises_without_a_gate() {
+    for (name, lost) in [("takeover", 1), ("revoked", 0), ("memory", 2)] {
+        let scenario = losing(lost, stored_scenarios(), name);
+        assert_eq!(broken_in(scenario, StoreRules::DESIGNED), [], "{name}");
+    }
+}
+
+#[test]
+fn barrier_at_each_grant_is_needed_if_a_store_rolls_back_twice() {
+    let scenario = losing(0, stored_scenarios(), "released");
+    assert_eq!(broken_in(scenario.clone(), StoreRules::DESIGNED), [(NO_REVIVAL, 18)]);
+    assert_eq!(broken_in(scenario.clone(), StoreRules::EACH_GRANT), []);
+    assert_eq!(broken_in(scenario, StoreRules::NAMED), []);
+}
+
+#[test]
+fn model_detects_each_omission_of_a_client_with_a_store() {
+    let found = [
+        vec![
+            (TOKEN_ORDER, 12),
+            (LOST_IS_LOST, 15),
+            (DONE_IS_DONE, 11),
+            (ONE_PER_NUMBER, 13),
+            (STORE_BELIEF, 9),
+            (NO_REVIVAL, 15),
+        ],
+        vec![(DONE_IS_DONE, 16)],
+        vec![(DONE_IS_DONE, 9)],
+        vec![(DONE_IS_DONE, 14)],
+        vec![(ABOVE_THE_MARK, 10)],
+        vec![(STORE_BELIEF, 8)],
+    ];
+    for ((what, hole), broken) in StoreRules::HOLES.into_iter().zip(found) {
+        assert_eq!(broken_in(smallest(false), hole), broken, "{what}");
+    }
+}
+
+#[test]
+fn gate_that_asks_the_store_keeps_the_promises_and_no_liar_writes() {
+    for name in ["takeover", "memory"] {
+        let scenario = losing(0, asking_scenarios(), name);
+        assert_eq!(broken_in(scenario, StoreRules::DESIGNED.with(GateRules::WHOLE)), [], "{name}");
+    }
+    let scenario = losing(0, asking_scenarios(), "released");
+    assert_eq!(broken_in(scenario.clone(), StoreRules::DESIGNED.with(GateRules::WHOLE)), [(NO_REVIVAL, 22)]);
+    assert_eq!(broken_in(scenario, StoreRules::EACH_GRANT.with(GateRules::WHOLE)), []);
+}
+
+#[test]
+fn model_detects_each_omission_of_a_gate_that_asks_the_store() {
+    let found = [(NO_LIE, 3), (NO_LIE, 7), (NO_LIE, 14), (DONE_IS_DONE, 26), (DONE_IS_DONE, 11)];
+    for ((what, hole), broken) in GateRules::HOLES.into_iter().zip(found) {
+        let found = run_stored(smallest(true), hole, 1, HasDiscoveries::AnyFailures).broken;
+        let found: Vec<_> = found.into_iter().map(|(promise, way)| (promise, way.lines().count())).collect();
+        assert_eq!(found, [broken], "{what}");
     }
 }

@@ -1,0 +1,166 @@
+//! What the runs do, and what may go wrong meanwhile.
+
+use super::{
+    Op,
+    promises::{NO_REVIVAL, Sight},
+};
+use Op::{Acquire, Push, Release, Revoke};
+
+/// Runs, and what may go wrong.
+#[derive(Debug, Clone)]
+pub struct StoredScenario {
+    /// Its name.
+    pub name: &'static str,
+    /// Its description.
+    pub about: &'static str,
+    /// The operations of each run, in order.
+    pub programs: Vec<Vec<Op>>,
+    /// How many replies are lost.
+    pub lost: u8,
+    /// How often the store forgets or rolls back.
+    pub rollbacks: u8,
+    /// How often the liar pushes.
+    pub lies: u8,
+    /// What must be reachable, if enough goes wrong.
+    pub sees: Vec<Sight>,
+    /// What does not hold here as designed.
+    pub breaks: Vec<&'static str>,
+}
+
+impl StoredScenario {
+    /// Whether this must be reachable.
+    pub fn must_see(&self, sight: Sight) -> bool {
+        let is_possible = match sight {
+            Sight::Landed | Sight::NeverLanded => self.lost > 0,
+            Sight::WritesAfterRollback => self.rollbacks > 0,
+            Sight::LieRefused => self.lies > 0,
+            Sight::Takeover | Sight::StaleRefused | Sight::Revoked => true,
+        };
+        is_possible && self.sees.contains(&sight)
+    }
+}
+
+/// All scenarios for a remote without a gate.
+pub fn stored_scenarios() -> Vec<StoredScenario> {
+    vec![
+        scenario(
+            "takeover",
+            "a holder is overtaken between its pushes, and the store rolls back twice",
+            &[&[Acquire, Push, Push, Push], &[Acquire, Push, Push]],
+            (1, 2),
+        ),
+        scenario(
+            "revoked",
+            "a lease is revoked, and taken by another run",
+            &[&[Acquire, Push, Push], &[Revoke], &[Acquire, Push]],
+            (1, 1),
+        ),
+        StoredScenario {
+            breaks: vec![NO_REVIVAL],
+            ..scenario(
+                "released",
+                "a lease is released and taken again, and the store rolls back twice",
+                &[&[Acquire, Release, Acquire, Push], &[Acquire, Push, Push]],
+                (1, 2),
+            )
+        },
+        StoredScenario {
+            breaks: vec![NO_REVIVAL],
+            ..scenario(
+                "three runs",
+                "one takes over from the other, and the store rolls back twice",
+                &[&[Acquire, Push, Push], &[Acquire, Push], &[Acquire, Push]],
+                (0, 2),
+            )
+        },
+        scenario(
+            "memory",
+            "the store forgets nothing, and two replies are lost",
+            &[&[Acquire, Push, Push, Release], &[Acquire, Push, Push]],
+            (2, 0),
+        ),
+    ]
+}
+
+/// All scenarios for a remote with a gate that asks the store.
+pub fn asking_scenarios() -> Vec<StoredScenario> {
+    vec![
+        StoredScenario {
+            lies: 1,
+            ..scenario(
+                "takeover",
+                "a holder is overtaken between its pushes, and somebody lies",
+                &[&[Acquire, Push, Push], &[Acquire, Push]],
+                (1, 1),
+            )
+        },
+        scenario(
+            "revoked",
+            "a lease is revoked, and taken by another run",
+            &[&[Acquire, Push, Push], &[Revoke], &[Acquire, Push]],
+            (0, 1),
+        ),
+        StoredScenario {
+            breaks: vec![NO_REVIVAL],
+            ..scenario(
+                "released",
+                "a lease is released and taken again, and the store rolls back twice",
+                &[&[Acquire, Release, Acquire, Push], &[Acquire, Push]],
+                (0, 2),
+            )
+        },
+        StoredScenario {
+            breaks: vec![NO_REVIVAL],
+            ..scenario(
+                "three runs",
+                "one takes over from the other, and the store rolls back twice",
+                &[&[Acquire, Push], &[Acquire, Push], &[Acquire, Push]],
+                (0, 2),
+            )
+        },
+        StoredScenario {
+            lies: 1,
+            ..scenario(
+                "memory",
+                "the store forgets nothing, a reply is lost, and somebody lies",
+                &[&[Acquire, Push, Push, Release], &[Acquire, Push]],
+                (1, 0),
+            )
+        },
+    ]
+}
+
+/// The scenario in which the model finds what is left out, of the client or of a gate.
+pub fn smallest(gate: bool) -> StoredScenario {
+    let (lost, rollbacks) = if gate { (0, 1) } else { (1, 1) };
+    let programs: [&[Op]; 2] = [&[Acquire, Push, Push], &[Acquire, Push]];
+    let small = scenario("smallest", "two runs", &programs, (lost, rollbacks));
+    StoredScenario { lies: gate.into(), ..small }
+}
+
+fn scenario(
+    name: &'static str,
+    about: &'static str,
+    programs: &[&[Op]],
+    (lost, rollbacks): (u8, u8),
+) -> StoredScenario {
+    let sees = [
+        (Sight::Takeover, true),
+        (Sight::StaleRefused, true),
+        (Sight::Landed, true),
+        (Sight::NeverLanded, true),
+        (Sight::Revoked, programs.iter().any(|program| program.contains(&Revoke))),
+        (Sight::WritesAfterRollback, true),
+        (Sight::LieRefused, true),
+    ];
+    StoredScenario {
+        name,
+        about,
+        programs: programs.iter().map(|program| program.to_vec()).collect(),
+        lost,
+        rollbacks,
+        lies: 0,
+        sees: sees.into_iter().filter(|(_, is_due)| *is_due).map(|(sight, _)| sight).collect(),
+        breaks: Vec::new(),
+    }
+}

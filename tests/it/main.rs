@@ -55,6 +55,7 @@ mod spent_at_once;
 mod ssh_names;
 mod state;
 mod stats;
+mod stores;
 mod stray_refs;
 mod support;
 mod time_namespaces;

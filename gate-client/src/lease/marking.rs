@@ -53,12 +53,18 @@ impl Client {
         }
     }
 
-    /// The same before a release. A lease that was lost is only given back; a push that may still be on its way is left to
-    /// the barrier of the next holder.
+    /// The same before a release. A lease that was lost is only given back; a push that may still be on its way, or whose mark
+    /// is gone, is left to the barrier of the next holder.
     pub(super) fn settle_mark_or_leave_barrier(&self, dir: &LeaseDir) -> Result<(), Failure> {
         match self.settle_mark(dir) {
             Ok(()) | Err(Failure::Lost { .. }) => Ok(()),
-            Err(failure) if failure.is_unreachable() || matches!(failure, Failure::Unknown { .. }) => {
+            Err(failure)
+                if failure.is_unreachable()
+                    || matches!(
+                        failure,
+                        Failure::Unknown { .. } | Failure::Elsewhere { at: Elsewhere::MarkGone, .. }
+                    ) =>
+            {
                 let held = dir.held()?;
                 match self.store_of(dir, &held)? {
                     LeaseHome::Store(store) => store.leave_barrier(&held),

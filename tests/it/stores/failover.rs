@@ -272,7 +272,7 @@ fn of_two_holders_of_the_same_number_one_writes() {
         if !first_writes {
             assert_eq!(agent("two").ok(&["push", "origin", "HEAD:d"]), "landed with token 2: refs/heads/d");
         }
-        assert_eq!(record(&pair.world, &pair.url())["lease"]["lease"]["owner"].as_str().is_some(), true);
+        assert!(record(&pair.world, &pair.url())["lease"]["lease"]["owner"].as_str().is_some());
         witness::assert_fenced(&pair.world);
     }
 }

@@ -3,10 +3,11 @@
 use crate::{
     denied::{Denied, Said},
     git::{Ran, said::Denial},
+    places::{kept_elsewhere, of_store, where_to_look},
     report::{CurrentHolder, outcome::Outcome},
     run::watch::code_of_signal,
 };
-use git_fence_core::{Code, Elsewhere, FenceName, HeldBy, StoreFault, StoreFaultKind, StorePlace, text};
+use git_fence_core::{Code, Elsewhere, FenceName, HeldBy, StoreFault, StoreFaultKind, text};
 use git_fence_system::colours::say;
 use std::{
     error::Error,
@@ -405,49 +406,6 @@ pub(crate) fn who(by: &HeldBy) -> String {
     let owner = text::in_quotes(&by.owner);
     // Rounded up: a lease with 100 ms left is still held.
     format!("{owner}, with token {}, for another {} s", by.token, by.expires_in_ms.div_ceil(1000))
-}
-
-/// What is wrong with a store.
-fn of_store(place: &str, fault: &StoreFault) -> String {
-    let (why, place) = (&fault.why, if place.is_empty() { "of the leases" } else { place });
-    match fault.kind {
-        StoreFaultKind::Unreachable => format!("cannot reach the store {place}: {why}"),
-        StoreFaultKind::Denied => format!("no access to the store {place}: {why}"),
-        StoreFaultKind::Unusable => format!("cannot use the store {place}: {why}"),
-    }
-}
-
-/// Where the lease is kept instead.
-fn kept_elsewhere(remote: &str, fence: &FenceName, at: &Elsewhere) -> String {
-    let remote = text::in_quotes(remote);
-    match at {
-        Elsewhere::InRemote => format!("the lease of fence '{fence}' is kept in the remote {remote} itself"),
-        Elsewhere::InStore(StorePlace { store, resource }) => {
-            format!("the lease of fence '{fence}' of {remote} is kept in the store {store}, as '{resource}'")
-        }
-        Elsewhere::OwnTokens => format!("fence '{fence}' of {remote} takes tokens of its pushers' own, and no leases"),
-        Elsewhere::MarkGone => {
-            format!("the mark of fence '{fence}' is gone from {remote}: refs/fence/{fence}/mark does not exist")
-        }
-    }
-}
-
-/// How to go on where the lease is kept elsewhere.
-fn where_to_look(fence: &FenceName, at: &Elsewhere) -> String {
-    match at {
-        Elsewhere::InRemote => {
-            "nothing was taken. Leave out --store, GIT_FENCE_STORE and fence.store, or move the lease:  git fence store move remote URL".to_owned()
-        }
-        Elsewhere::InStore(StorePlace { store, resource }) => format!(
-            "nothing was taken. Use that store: fence.store = {store} (with your user), fence.resource = {resource};  or move the lease:  git fence store move FROM TO"
-        ),
-        Elsewhere::OwnTokens => {
-            "nothing was taken. Push with a token of your own:  git fence push --token N;  or let leases have it:  git fence store move own URL".to_owned()
-        }
-        Elsewhere::MarkGone => format!(
-            "somebody has removed it, and without it old tokens would count again. Put it back from what the store knows:  git fence store init --mark --fence {fence}"
-        ),
-    }
 }
 
 /// The names, and whether it is one or more.

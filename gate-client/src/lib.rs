@@ -24,6 +24,7 @@ mod helper;
 #[path = "../hostile/mod.rs"]
 pub mod hostile;
 mod lease;
+mod places;
 mod random;
 mod report;
 mod run;

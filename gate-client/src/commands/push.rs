@@ -5,11 +5,10 @@ use crate::{
     commands::{
         context::{Context, LeaseArgs, Target, WaitArgs, shown},
         own::still_held,
-        pre_push,
+        pre_push, push_own,
         single::Output,
     },
-    failure::{Cause, Failure, of_file},
-    files::home,
+    failure::Failure,
     git::{Git, How, run},
     lease::{
         held::{LeaseDir, TakenBy},
@@ -24,15 +23,10 @@ use crate::{
     },
 };
 use clap::Args;
-use git_fence_core::{Code, HolderMove, TRAILER, Token, text};
-use git_fence_system::env;
+use git_fence_core::{HolderMove, Token, text};
 use std::{
     ffi::{OsStr, OsString},
-    os::unix::{
-        ffi::{OsStrExt, OsStringExt},
-        fs::DirBuilderExt as _,
-    },
-    path::Path,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     process::Command,
 };
 
@@ -53,7 +47,7 @@ pub(crate) struct PushArgs {
     token: Option<Token>,
     /// With --token: put the token into the commit message instead of a push option
     #[arg(long, requires = "token")]
-    trailer: bool,
+    pub(super) trailer: bool,
     /// Allow non-fast-forward updates: adds a '+' to every refspec
     #[arg(short, long)]
     force: bool,
@@ -68,13 +62,13 @@ pub(crate) struct PushArgs {
     force_with_lease: Vec<OsString>,
     /// Only show what would be pushed; no token is spent
     #[arg(short = 'n', long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Do not run the clone's pre-push hook
     #[arg(long)]
-    no_verify: bool,
+    pub(super) no_verify: bool,
     /// A push option for the server
     #[arg(short = 'o', long = "push-option", value_name = "OPTION")]
-    options: Vec<OsString>,
+    pub(super) options: Vec<OsString>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -98,7 +92,7 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure
         return dry_run(&client, &refspecs, args);
     }
     if let Some(token) = args.token {
-        return push_with(context, &client, args, token, refspecs);
+        return push_own::push(context, &client, args, token, refspecs);
     }
     // Before taking a lease: a scanner may be slow.
     args.run_hook(&client, &refspecs)?;
@@ -150,7 +144,7 @@ fn push_under_own_lease(
 
 /// Whether the remote's leases are fetched into this clone, as in a mirror. Git would then update the clone's
 /// copy of the pushed lease, whose objects this clone does not have.
-fn fetches_leases(git: &Git, remote: &str) -> bool {
+pub(super) fn fetches_leases(git: &Git, remote: &str) -> bool {
     let fetched = git.ask(["config", "--get-all", &format!("remote.{remote}.fetch")]).unwrap_or_default();
     let sources = fetched.lines().map(|refspec| refspec.trim_start_matches('+').split(':').next().unwrap_or_default());
     sources.filter(|source| !source.starts_with('^')).any(|source| {
@@ -167,7 +161,7 @@ fn give_back(client: &Client, dir: &LeaseDir) {
     }
 }
 
-fn output_of(moved: Moved, client: &Client) -> Result<Output, Failure> {
+pub(super) fn output_of(moved: Moved, client: &Client) -> Result<Output, Failure> {
     match moved {
         Moved::Landed { token, refs } => {
             let is_ours = |answer: &RefAnswer| answer.name.starts_with("refs/fence/");
@@ -199,78 +193,8 @@ fn dry_run(client: &Client, refspecs: &[OsString], args: &PushArgs) -> Result<Ou
     plain(&mut push, client, Report::new(Outcome::WouldLand, "would land"))
 }
 
-/// A push with a token of the user's own, without a lease.
-fn push_with(
-    context: &Context,
-    client: &Client,
-    args: &PushArgs,
-    token: Token,
-    mut refspecs: Vec<OsString>,
-) -> Result<Output, Failure> {
-    if args.dry_run {
-        return own_dry_run(context, client, args, token, refspecs);
-    }
-    if args.trailer {
-        refspecs = stamp(context, client, &refspecs, token)?;
-    }
-    args.run_hook(client, &refspecs)?;
-    let objects = tempfile::tempdir_in(made(&home(&client.local))?);
-    let objects = objects.map_err(|e| of_file(&home(&client.local), e))?;
-    // A token in the commit needs no option.
-    let options = if args.trailer { Vec::new() } else { vec![crate::token_option(&client.fence, token)] };
-    let owner = context.me(args.wanted.owner.as_deref(), &args.place());
-    let pushed = client.push_with_own_token(token, &owner, objects.path().to_owned(), &options, &mut |sending| {
-        sending.refspecs.clone_from(&refspecs);
-        sending.options.extend_from_slice(&args.options);
-        sending.arguments = args.arguments();
-        sending.by_name = client.is_named() && !fetches_leases(&context.local.git, &client.remote.name);
-        sending.how = sending.how.aloud();
-    });
-    match pushed {
-        Err(Failure::NoOptions { .. }) => Err(Failure::broken(
-            format!("the remote {} does not accept push options", text::in_quotes(&client.remote.name)),
-            "put the token into the commit message instead:  git fence push --token N --trailer",
-        )),
-        // A token that is too old does no harm where there is nothing to push.
-        Err(Failure::Refused { code: Some(Code::Stale), why, said }) => {
-            match own_dry_run(context, client, args, token, refspecs) {
-                Ok(output) if output.is_of(Outcome::UpToDate) => Ok(output),
-                _ => Err(Failure::Refused { code: Some(Code::Stale), why, said }),
-            }
-        }
-        pushed => output_of(pushed?, client),
-    }
-}
-
-/// What a push with a token of the user's own would do.
-fn own_dry_run(
-    context: &Context,
-    client: &Client,
-    args: &PushArgs,
-    token: Token,
-    mut refspecs: Vec<OsString>,
-) -> Result<Output, Failure> {
-    // In a dry run git runs the hook.
-    let verify = if args.no_verify { "--no-verify" } else { "--verify" };
-    let mut push = client.local.git.command(["push", "--porcelain", verify, "--dry-run"]);
-    push.args(args.options.iter().flat_map(|option| [OsStr::new("-o"), option]));
-    if args.trailer {
-        refspecs = stamp(context, client, &refspecs, token)?;
-    } else {
-        push.arg("-o").arg(crate::token_option(&client.fence, token));
-    }
-    push.args(args.arguments()).arg("--").arg(&client.remote.name).args(refspecs);
-    let report = Report::new(Outcome::WouldLand, format!("would land with token {token}"));
-    plain(&mut push, client, Report { token: Some(token), ..report })
-}
-
-/// The directory, made if it is not there.
-fn made(dir: &Path) -> Result<&Path, Failure> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map(|()| dir).map_err(|e| of_file(dir, e))
-}
-
-fn plain(push: &mut Command, client: &Client, report: Report) -> Result<Output, Failure> {
+/// Runs a push that takes no lease.
+pub(super) fn plain(push: &mut Command, client: &Client, report: Report) -> Result<Output, Failure> {
     let is_dry = push.get_args().any(|argument| argument == "--dry-run");
     let ran = run(push, &How::default().aloud());
     let ran = ran.map_err(Failure::CannotRunGit)?;
@@ -296,75 +220,18 @@ fn plain(push: &mut Command, client: &Client, report: Report) -> Result<Output, 
     }
 }
 
-/// Puts the token into the message of the commit at the tip of a branch: the branch moves to a copy of the
-/// commit with the trailer, both locally and in the remote.
-fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token) -> Result<Vec<OsString>, Failure> {
-    let git = &context.local.git;
-    let one = || {
-        Failure::usage(
-            "--trailer needs exactly one branch of this clone",
-            "name it:  git fence push --token N --trailer origin main",
-        )
-    };
-    let [refspec] = refspecs else { return Err(one()) };
-    let refspec = refspec.to_str().ok_or_else(one)?;
-    let (force, refspec) = refspec.strip_prefix('+').map_or(("", refspec), |rest| ("+", rest));
-    let (from, to) = refspec.split_once(':').unwrap_or((refspec, refspec));
-    let branch = git.ask(["rev-parse", "--symbolic-full-name", from]).map_err(|_| one())?;
-    if !branch.starts_with("refs/heads/") {
-        return Err(one());
-    }
-    let failed = |cause: Cause| {
-        Failure::broken(format!("cannot add the trailer to '{from}'"), "nothing was pushed").because(cause)
-    };
-    let old = git.ask(["rev-parse", "--verify", &branch]).map_err(|e| failed(e.into()))?;
-    let trailer = format!("{TRAILER}: {}:{token}", client.fence);
-    let mut amend =
-        git.command(["-c", "trailer.ifexists=replace", "interpret-trailers", "--if-exists=replace", "--trailer"]);
-    amend.arg(&trailer);
-    let message = git.ask(["log", "-1", "--format=%B", &old]).map_err(|e| failed(e.into()))?;
-    let file = tempfile::NamedTempFile::new().map_err(|e| failed(e.into()))?;
-    std::fs::write(file.path(), message + "\n").map_err(|e| failed(e.into()))?;
-    amend.arg(file.path());
-    let message = run(&mut amend, &How::default()).map_err(|e| failed(e.into()))?;
-    std::fs::write(file.path(), message.stdout).map_err(|e| failed(e.into()))?;
-    let new = stamped_copy(context, &old, file.path()).map_err(failed)?;
-    git.ask(["update-ref", "-m", "git fence: stamped with a token", &branch, &new, &old])
-        .map_err(|e| failed(e.into()))?;
-    let to = if to.starts_with("refs/") { to.to_owned() } else { format!("refs/heads/{to}") };
-    Ok(vec![format!("{force}{new}:{to}").into()])
-}
-
-/// A copy of the commit with the same tree, parents and author and another message.
-fn stamped_copy(context: &Context, old: &str, message: &Path) -> Result<String, Cause> {
-    let git = &context.local.git;
-    let output = git.ask(["log", "-1", "--format=%T%n%P%n%an%n%ae%n%ad", "--date=raw", old])?;
-    let lines: Vec<&str> = output.lines().collect();
-    let [tree, parents, name, email, date] = lines[..] else { return Err("unexpected output of git log".into()) };
-    let mut copy = git.clone();
-    copy.environment.set(env::GIT_AUTHOR_NAME, name);
-    copy.environment.set(env::GIT_AUTHOR_EMAIL, email);
-    copy.environment.set(env::GIT_AUTHOR_DATE, date);
-    let mut args: Vec<OsString> = vec!["commit-tree".into(), tree.into()];
-    for parent in parents.split_whitespace() {
-        args.extend(["-p".into(), parent.into()]);
-    }
-    args.extend(["-F".into(), message.as_os_str().to_owned()]);
-    Ok(copy.ask(args)?)
-}
-
 impl PushArgs {
     pub(crate) fn place(&self) -> Target {
         Target { fence: self.fence.clone(), remote: self.remote.clone(), store: self.store.clone() }
     }
 
     /// Runs the clone's pre-push hook, if there is one.
-    fn run_hook(&self, client: &Client, refspecs: &[OsString]) -> Result<(), Failure> {
+    pub(super) fn run_hook(&self, client: &Client, refspecs: &[OsString]) -> Result<(), Failure> {
         let is_due = !self.no_verify && pre_push::is_there(&client.local.git);
         if is_due { pre_push::ask(client, refspecs, &self.arguments()) } else { Ok(()) }
     }
 
-    fn arguments(&self) -> Vec<OsString> {
+    pub(super) fn arguments(&self) -> Vec<OsString> {
         let lease = |expect: &OsString| {
             let mut argument = OsString::from("--force-with-lease");
             if !expect.is_empty() {

@@ -63,8 +63,12 @@ pub(crate) struct HeldStore {
     pub(crate) hash: String,
     /// The token with which this ownership began.
     pub(crate) first: Token,
-    /// The mark in the remote, as it was last seen.
+    /// The mark that pushes start from: as it was read before the grant, or as this lease has moved it since. One that
+    /// others have moved means that the lease is lost, whatever the store says: it may have lost its memory.
     pub(crate) mark: StoredMark,
+    /// Touches of that mark whose answers were lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) touches: Vec<Version>,
     /// Whether the lease's token may have been used: the next push needs the next one.
     pub(crate) used: bool,
     /// A push whose answer was lost: the mark is this one if it landed.

@@ -2,13 +2,18 @@
 //!
 //! The next token is taken in the store first; a number that goes unused does no harm. Then the push moves the mark by
 //! git's compare-and-swap, and a lost answer is settled by a touch: the same mark at another version.
+//!
+//! A push starts from the mark that was read before the grant, or from one that this lease has made since, and never from
+//! one that is read again: a store that has lost its memory may have made an old holder current, and its numbers may be higher
+//! than those of its successor.
 
 use crate::{
     client::Client,
     failure::Failure,
     lease::{
+        facts::PushFacts,
         held::{HeldLease, HeldStore, LeaseDir},
-        pushing::{Carried, Moved, PushFacts, drive, options_for_gate},
+        pushing::{Carried, Moved, drive, options_for_gate},
     },
     random,
     store::{
@@ -19,7 +24,7 @@ use crate::{
 };
 use git_fence_core::{
     Elsewhere, HolderMove, LeasePart, LeaseStore as _, MarkState, Note, Pushing, PushingAnswer, PushingEnd, Swap,
-    Token, Version, Whereabouts, text,
+    Token, Whereabouts, text,
 };
 
 impl Client {
@@ -144,9 +149,12 @@ impl<'a> CarriedMark<'a> {
             return lost;
         }
         let now = match mark {
+            Some(mark) if mark.record.by.as_ref() == Some(&self.held.ownership()) => {
+                "its mark was moved, although nobody has taken over".to_owned()
+            }
             Some(mark) => {
                 let owner = text::in_quotes(&mark.record.owner);
-                format!("{owner} has written with token {} since", mark.record.token)
+                format!("{owner} has moved its mark since, to token {}", mark.record.token)
             }
             None => "its mark no longer exists in the remote".to_owned(),
         };
@@ -154,12 +162,7 @@ impl<'a> CarriedMark<'a> {
     }
 
     fn end(self, end: PushingEnd) -> Result<Moved, Failure> {
-        let is_late = match end {
-            // A barrier that a gate does not let anybody raise only touches the mark.
-            PushingEnd::Outdated => true,
-            PushingEnd::Refused => self.facts.is_refused_as_late(),
-            _ => false,
-        };
+        let is_late = end == PushingEnd::Refused && self.facts.is_refused_as_late();
         if is_late && let Some(lost) = self.held_by_another() {
             return Err(lost);
         }
@@ -172,20 +175,16 @@ impl<'a> CarriedMark<'a> {
         matches!(end, PushingEnd::Lost { .. } | PushingEnd::LandedThenLost | PushingEnd::LostOnTheWay)
     }
 
-    /// Where the mark is, for a push that was to move it to `after`.
-    fn whereabouts(&self, now: &StoredMark, before: &Version, after: Option<&Version>) -> Result<Whereabouts, Failure> {
-        let ours = self.held.ownership();
-        let is_ours = now.record.by.as_ref().is_some_and(|by| by.lease == ours.lease);
-        if now.at == *before {
-            return Ok(Whereabouts::BeforePush);
-        }
-        if let Some(after) = after
-            && self.store.remote.mark_follows(now, after, self.token)?
-        {
-            return Ok(if is_ours { Whereabouts::AfterPush } else { Whereabouts::NotOurs });
-        }
-        let admits = now.record.admits(self.token, Some(&ours)) || is_ours;
-        Ok(if admits { Whereabouts::Elsewhere } else { Whereabouts::NotOurs })
+    /// Where the mark is. Only we move it from where we know it: where anybody else has, the lease is lost, even if that
+    /// was only a touch. A run that the store has forgotten would otherwise write after its successor.
+    fn whereabouts(&self, now: &StoredMark) -> Result<Whereabouts, Failure> {
+        let HeldStore { mark, pending, touches, .. } = self.kept()?;
+        Ok(match &now.at {
+            at if *at == mark.at => Whereabouts::BeforePush,
+            at if pending.as_ref().is_some_and(|pending| pending.at == *at) => Whereabouts::AfterPush,
+            at if touches.contains(at) => Whereabouts::Elsewhere,
+            _ => Whereabouts::NotOurs,
+        })
     }
 }
 
@@ -201,6 +200,7 @@ impl<'a> Carried<'a> for CarriedMark<'a> {
         self.keep(|store| {
             store.mark = moved_to.unwrap_or_else(|| store.mark.clone());
             store.pending = None;
+            store.touches.clear();
         })
     }
 
@@ -231,6 +231,8 @@ impl<'a> Carried<'a> for CarriedMark<'a> {
         let touched = before.record.touched(random::nonce());
         let next = self.store.remote.prepare_mark(touched, Some(&before.at), None)?;
         let swap = Swap { part: LeasePart::Mark, from: Some(before.at), to: next.at.clone() };
+        // Written before it is sent: if its answer is lost, we know it again.
+        self.keep(|store| store.touches.push(next.at.clone()))?;
         self.settled_at = Some(next);
         let answer = self.store.remote.swap(&[swap])?;
         Ok(self.facts.heard_of_settling(answer))
@@ -240,8 +242,7 @@ impl<'a> Carried<'a> for CarriedMark<'a> {
         let sight = self.store.remote.look()?;
         let now = sight.mark.filter(|mark| mark.record.state == MarkState::Current);
         let now = now.ok_or_else(|| self.client.elsewhere(Elsewhere::MarkGone))?;
-        let HeldStore { mark, pending, .. } = self.kept()?;
-        let at = self.whereabouts(&now, &mark.at, pending.as_ref().map(|pending| &pending.at))?;
+        let at = self.whereabouts(&now)?;
         self.seen = Some(now);
         Ok(PushingAnswer::At(at))
     }

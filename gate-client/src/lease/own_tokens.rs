@@ -5,7 +5,10 @@
 use crate::{
     client::Client,
     failure::Failure,
-    lease::pushing::{Carried, Moved, PushFacts, drive},
+    lease::{
+        facts::PushFacts,
+        pushing::{Carried, Moved, drive},
+    },
     random,
     store::{
         reading::{RemoteSight, StoredMark},

@@ -16,7 +16,7 @@ use crate::{
 use git_fence_core::{
     Beat, Claimed, Code, Elsewhere, FenceEntry, Format, GateSays, Lease, LeasePart, LeaseSnapshot, LeaseState,
     LeaseStore, Mark, MarkRecord, MarkState, Ownership, Purpose, Reason, Record, Secret, Stamp, StorePlace,
-    StoredLease, Swap, SwapRefused, Swapped, Token, Ttl, Version, may_be_in_store,
+    StoredLease, Swap, Swapped, Token, Ttl, Version, may_be_in_store, text,
 };
 use std::{cell::RefCell, path::PathBuf, time::Duration};
 
@@ -112,7 +112,8 @@ impl<'a> LeaseHome<'a> {
         let mark = store.mark.borrow().clone()?;
         let url = store.program.url().to_owned();
         let hash = store.client.local.hash.to_string();
-        Some(HeldStore { url, place: store.engine.place().clone(), hash, first, mark, used: false, pending: None })
+        let place = store.engine.place().clone();
+        Some(HeldStore { url, place, hash, first, mark, touches: Vec::new(), used: false, pending: None })
     }
 
     /// Pushes what `along` adds together with the lease. A lease in a store moves alone.
@@ -216,26 +217,30 @@ impl StoreLeases<'_> {
 
     /// Raises the mark to `to` before anybody works under the lease of `by`: pushes of the holder before it that are on
     /// their way expect another mark, and later ones are below it.
-    pub(crate) fn raise_mark(
+    ///
+    /// It is raised from the mark that was read before the grant. Who has moved it since then may only be the holder that was
+    /// overtaken, with its last push, or somebody who settled a lost push by a touch. Anybody else was granted the lease, too,
+    /// by a store that has lost its memory, and was first.
+    fn raise_mark(
         &self,
         to: Mark,
         by: &Ownership,
-        owner: &str,
+        held: &HeldLease,
         proof: Option<&Secret>,
     ) -> Result<StoredMark, Failure> {
-        let mut refused = SwapRefused::default();
-        let mut may_raise = true;
+        let gone = || self.client.elsewhere(Elsewhere::MarkGone);
+        let known = match held.store.as_ref().map(|store| store.mark.clone()) {
+            Some(known) => known,
+            None => self.remote.look()?.mark.ok_or_else(gone)?,
+        };
+        let overtaken =
+            self.engine.last_seen()?.and_then(|entry| entry.before.first().map(|then| then.lease.id.clone()));
+        let may_have_moved = |mark: &MarkRecord| {
+            mark.by == known.record.by || mark.by.as_ref().is_some_and(|by| Some(&by.lease) == overtaken.as_ref())
+        };
+        let owner = &held.lease.owner;
+        let (mut now, mut sent, mut may_raise, mut why) = (known.clone(), Vec::new(), true, String::new());
         for _ in 0..MOST_TRIES {
-            let sight = self.remote.look()?;
-            let gone = || self.client.elsewhere(Elsewhere::MarkGone);
-            let now = sight.mark.filter(|mark| mark.record.state == MarkState::Current).ok_or_else(gone)?;
-            if now.record.by.as_ref() == Some(by) && now.record.token >= to {
-                return Ok(now);
-            }
-            if now.record.token > to {
-                let why = format!("token {} has been used by {}", now.record.token, now.record.owner);
-                return Err(Failure::lost(&self.client.fence, why));
-            }
             let nonce = random::nonce();
             let (next, proof) = match may_raise {
                 true => (now.record.raised(to, Some(by.clone()), owner, nonce), proof),
@@ -243,23 +248,33 @@ impl StoreLeases<'_> {
             };
             let next = self.remote.prepare_mark(next, Some(&now.at), proof)?;
             let swap = Swap { part: LeasePart::Mark, from: Some(now.at), to: next.at.clone() };
+            sent.push(next.at.clone());
             match self.remote.swap(&[swap])? {
                 Swapped::Won => return Ok(next),
                 Swapped::NotSent(failure) => return Err(failure),
-                Swapped::Unknown { why } => refused.why = vec![why],
-                Swapped::Refused(why) => {
+                Swapped::Unknown { why: unknown } => why = unknown,
+                Swapped::Refused(refused) => {
                     // A gate that does not ask the store lets nobody raise its mark without a push. A new version of the mark
                     // still stops what is on its way.
-                    let code = why.gate.as_ref().and_then(|gate| gate.code);
-                    if code.is_some() && (code != Some(Code::LeaseInvalid) || !may_raise) || why.denied {
-                        return Err(self.client.refused(&why));
+                    let code = refused.gate.as_ref().and_then(|gate| gate.code);
+                    if code.is_some() && (code != Some(Code::LeaseInvalid) || !may_raise) || refused.denied {
+                        return Err(self.client.refused(&refused));
                     }
                     may_raise = may_raise && code.is_none();
-                    refused = *why;
+                    why = refused.why.join("; ");
                 }
             }
+            now = self.remote.look()?.mark.filter(|mark| mark.record.state == MarkState::Current).ok_or_else(gone)?;
+            if sent.contains(&now.at) {
+                return Ok(now);
+            }
+            if !may_have_moved(&now.record) || now.record.token > to {
+                let who = text::in_quotes(&now.record.owner);
+                let now = format!("{who} was granted it, too, and has moved its mark, to token {}", now.record.token);
+                return Err(Failure::lost(&self.client.fence, now));
+            }
         }
-        Err(self.client.busy(refused.why.join("; ")))
+        Err(self.client.busy(why))
     }
 
     /// Puts up the barrier that is due before anybody works under the lease in `held`. Returns the mark after that.
@@ -267,7 +282,7 @@ impl StoreLeases<'_> {
         let Some(barrier) = self.engine.last_seen()?.and_then(|entry| entry.barrier) else { return Ok(None) };
         // Not the proof of the lease: that one is for a push, and a mark can be read by everybody.
         let proof = held.key.proof(LeasePart::Beat, beat_nonce);
-        let mark = self.raise_mark(barrier, &held.ownership(), &held.lease.owner, proof.as_ref())?;
+        let mark = self.raise_mark(barrier, &held.ownership(), held, proof.as_ref())?;
         let ours = held.lease.id.clone();
         let done = self.engine.amend(|entry| {
             let is_ours = entry.lease.as_ref().is_some_and(|now| now.lease.id == ours);

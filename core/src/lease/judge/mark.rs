@@ -345,6 +345,8 @@ impl MarkJudge<'_> {
         }
         let has_token = match needs {
             Needs::Exactly(token) => lease.token == token && lease.state == LeaseState::Held,
+            // Nobody works under a revocation, so it may stand at its own token.
+            Needs::AtLeast(mark) if lease.state == LeaseState::Held => mark < lease.token.into(),
             Needs::AtLeast(mark) => mark <= lease.token.into(),
         };
         if !has_token {

@@ -21,6 +21,7 @@ impl Client {
         let store = self.store_of(dir, &held)?;
         for _ in 0..MOST_TRIES {
             let sent = self.clock.now();
+            store.learn_clock()?;
             let progress = dir.progress().map(|progress| progress.text);
             let beat = self.beat_of(&held, progress, store.gate(), &store.by_its_clock(sent.clone()));
             let proof = held.key.proof(LeasePart::Beat, &pulse.nonce);

@@ -98,6 +98,14 @@ impl<'a> LeaseHome<'a> {
         }
     }
 
+    /// Makes sure that the store's clock is known, where it has one: a command that has not read anything does not know it.
+    pub(crate) fn learn_clock(&self) -> Result<(), Failure> {
+        match self {
+            LeaseHome::Store(store) if !store.program.knows_clock() => store.engine.entry().map(drop),
+            LeaseHome::Store(_) | LeaseHome::Remote(_) => Ok(()),
+        }
+    }
+
     /// `now`, by the clock that judges what has expired, as far as it is known here.
     pub(crate) fn by_its_clock(&self, now: Stamp) -> Stamp {
         match self {

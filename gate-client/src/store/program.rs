@@ -167,6 +167,11 @@ impl StoreProgram {
         }
     }
 
+    /// Whether the store's clock was read.
+    pub(crate) fn knows_clock(&self) -> bool {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     fn heard(&self, reading: StoreReading, asked: Stamp) -> Option<StoreRecord> {
         self.note_clock(reading.now_ms, asked);
         reading.record

@@ -1,6 +1,6 @@
 //! Stores that do not answer, that let nobody in, or whose records or clocks are wrong.
 
-use super::{agent_at, everywhere, keep_in, record_name, witness};
+use super::{agent_at, everywhere, keep_in, record, record_name, witness};
 use crate::support::{
     World,
     agents::{Agent, code_of},
@@ -10,7 +10,12 @@ use crate::support::{
     runs::{Background, holding, take_over, wait_for},
     text, wait_until,
 };
-use std::{fs, thread};
+use std::{
+    fs,
+    process::Command,
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 /// What a run says whose command must not start.
 #[track_caller]
@@ -159,6 +164,32 @@ fn store_whose_clock_jumps_costs_work_and_never_correctness() {
     assert_eq!(b.code(&["push", "origin", "HEAD:late"]).0, 75);
     assert_eq!(world.server_ref("refs/heads/late"), None);
     witness::assert_fenced(&world);
+}
+
+/// Stamps are in the time of the store, also those of a command that has not read anything before.
+#[test]
+fn clock_of_the_holder_does_not_matter() {
+    everywhere(|place| {
+        for offset in ["-7200", "7200"] {
+            let world = place.world();
+            let [a, b] = place.agents(&world, ["a", "b"]);
+            for args in [&["acquire", "--ttl", "10m"][..], &["renew"]] {
+                let ran = a.fence(args).env("GIT_FENCE_CLOCK_OFFSET", offset).output().unwrap();
+                assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+                let record = record(&world, &place.engine().url);
+                let deadline = record["beat"]["deadline"].as_str().unwrap();
+                let deadline = world.ok(Command::new("date").args(["-u", "+%s", "-d", deadline]));
+                let left = deadline.parse::<u64>().unwrap().saturating_sub(now());
+                assert!((300..=600).contains(&left), "{offset} {args:?}: {left} s left");
+            }
+            assert_eq!(b.code(&["acquire"]).0, 11, "{offset}");
+        }
+    });
+}
+
+/// In seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
 /// The password is nowhere but where it was set, and in the local state of the lease.

@@ -26,7 +26,12 @@ fn commands_work_as_with_a_lease_in_the_remote() {
         assert_eq!(a.code(&["release"]).0, 0, "twice is harmless");
         assert_eq!(b.ok(&["push", "origin", "+HEAD:main"]), "landed with token 4: refs/heads/main");
         assert_eq!(b.ok(&["acquire", "--owner", "agent b", "--reason", "nightly"]), "5");
-        assert_eq!(b.code(&["status"]).0, 0);
+        let status: serde_json::Value = serde_json::from_str(&a.ok(&["status", "--json"])).unwrap();
+        assert_eq!(
+            (&status["outcome"], &status["holder"]["owner"], &status["holder"]["mine"]),
+            (&"held".into(), &"agent b".into(), &false.into()),
+            "{status}"
+        );
         assert_eq!(b.code(&["progress", "page 3 of 9"]).0, 0);
         b.ok(&["renew"]);
         assert_eq!(record(&world, &place.engine().url)["beat"]["progress"], "page 3 of 9");

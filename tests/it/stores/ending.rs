@@ -70,10 +70,10 @@ fn release_stops_a_push_that_is_on_its_way() {
         signal(push.program("push"), "KILL");
         push.end();
         assert_eq!(a.code(&["release"]).0, 0);
-        assert_eq!(b.ok(&["push", "origin", "HEAD:main"]), "landed with token 2: refs/heads/main");
         world.go();
         wait_until("the push is over", || !world.path(&format!("/proc/{receive_pack}/exe")).exists());
         assert_eq!(world.server_ref("refs/heads/slow"), None);
+        assert_eq!(b.ok(&["push", "origin", "HEAD:main"]), "landed with token 2: refs/heads/main");
         witness::assert_fenced(&world);
     });
 }

@@ -51,6 +51,24 @@ fn mark_that_was_deleted_is_refused_and_not_made_anew() {
     });
 }
 
+/// Somebody has deleted the lease beside the mark, which says where leases are. The mark says so, too.
+#[test]
+fn fence_whose_lease_beside_the_mark_was_deleted_goes_on() {
+    everywhere(|place| {
+        let world = place.world();
+        let [a] = place.agents(&world, ["a"]);
+        a.ok(&["push", "origin", "HEAD:main"]);
+        world.ok(world.git("server.git").args(["update-ref", "-d", "refs/fence/repo/lease"]));
+        // Clones that have not seen this remote before.
+        let [b, c] = place.agents(&world, ["b", "c"]);
+        assert_eq!(b.ok(&["push", "origin", "HEAD:b"]), "landed with token 2: refs/heads/b");
+        assert_eq!(c.ok(&["acquire"]), "3");
+        assert_kept_elsewhere(&world.agent("remote"), "is kept in the store ");
+        assert_eq!(world.server_ref("refs/fence/repo/lease"), None, "nothing was put in its place");
+        witness::assert_fenced(&world);
+    });
+}
+
 #[test]
 fn store_and_remote_never_keep_leases_of_one_fence_side_by_side() {
     everywhere(|place| {

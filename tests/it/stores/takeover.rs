@@ -106,15 +106,16 @@ fn push_on_its_way_is_stopped_before_the_successor_works() {
         let frozen = run.freeze();
         // What it reads is what its work is based on: nothing may move after that but its own pushes.
         let reads = format!("git ls-remote -q origin refs/heads/slow >{}", world.path("read").display());
-        let waits = format!("until [ -e {} ]; do sleep 0.02; done", world.path("landed").display());
+        let waits = format!("until [ -e {} ]; do sleep 0.02; done", world.path("over").display());
         let pushes = "git fence push origin +HEAD:refs/heads/main";
         std::thread::scope(|scope| {
             let successor = scope.spawn(|| take_over(&next, &["--ttl", "60s"], &format!("{reads}; {waits}; {pushes}")));
             wait_until("the successor has read", || world.path("read").exists() || successor.is_finished());
             world.go();
             wait_until("the push is over", || !world.path(&format!("/proc/{receive_pack}/exe")).exists());
-            assert_eq!(world.server_ref("refs/heads/slow"), None, "it landed under the successor");
-            fs::write(world.path("landed"), "").unwrap();
+            let landed = world.server_ref("refs/heads/slow");
+            fs::write(world.path("over"), "").unwrap();
+            assert_eq!(landed, None, "it landed under the successor");
         });
         frozen.thaw();
         let ended = run.end();

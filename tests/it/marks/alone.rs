@@ -100,7 +100,7 @@ fn pusher_in_allow_revoke_raises_the_mark() {
 }
 
 #[test]
-fn barrier_needs_the_proof_of_the_record_and_stops_who_was_overtaken() {
+fn barrier_needs_the_proof_of_the_beat_and_stops_who_was_overtaken() {
     let Some(mut at) = Guarded::new() else { return };
     let (anna, bob) = (Holder::new("anna", 5), Holder::new("bob", 9));
     at.hold(&anna, 5);
@@ -115,12 +115,15 @@ fn barrier_needs_the_proof_of_the_record_and_stops_who_was_overtaken() {
         push(&at.world, &[marked(&at.world, record, proof)], None).assert_refused(code);
     };
     refused(&barrier(8), None, "FENCE-LEASE-REQUIRED");
-    refused(&barrier(8), Some(&anna.proof(&at.entry)), "FENCE-LEASE-REQUIRED");
-    refused(&barrier(10), Some(&bob.proof(&at.entry)), "FENCE-LEASE-LOST");
+    refused(&barrier(8), Some(&anna.proof_of_beat(&at.entry)), "FENCE-LEASE-REQUIRED");
+    // Everybody can read a mark, and this proof is for the push that comes next.
+    refused(&barrier(8), Some(&bob.proof(&at.entry)), "FENCE-LEASE-REQUIRED");
+    let proof = bob.proof_of_beat(&at.entry);
+    refused(&barrier(9), Some(&proof), "FENCE-LEASE-LOST");
     let other = MarkRecord { by: Some(anna.by()), ..barrier(8) };
-    refused(&other, Some(&bob.proof(&at.entry)), "FENCE-LEASE-LOST");
+    refused(&other, Some(&proof), "FENCE-LEASE-LOST");
     assert_eq!(at.world.mark(), 5);
-    push(&at.world, &[marked(&at.world, &barrier(8), Some(&bob.proof(&at.entry)))], None).assert_landed();
+    push(&at.world, &[marked(&at.world, &barrier(8), Some(&proof))], None).assert_landed();
     assert_eq!(at.world.mark(), 8);
     let late = Pushed::from(&late.output().unwrap());
     assert!(!late.ok, "{}", late.text);
@@ -129,7 +132,7 @@ fn barrier_needs_the_proof_of_the_record_and_stops_who_was_overtaken() {
     let boss = Holder::new("boss", 10);
     at.put(boss.goes_to(&at.entry, 10, LeaseState::Released));
     let revoked = mark_now(&at.world).unwrap().raised(token(10).into(), None, "boss", fresh());
-    push(&at.world, &[marked(&at.world, &revoked, Some(&boss.proof(&at.entry)))], None).assert_landed();
+    push(&at.world, &[marked(&at.world, &revoked, Some(&boss.proof_of_beat(&at.entry)))], None).assert_landed();
     assert_eq!(at.world.mark(), 10);
     at.world.assert_log_is_whole();
 }

@@ -2,7 +2,7 @@
 
 use super::{World, signal, text, wait_until};
 use git_fence_core::{
-    FenceEntry, Lease, LeaseId, LeasePart, LeaseState, MarkRecord, Ownership, PreparedPart, Reason, Secret, StorePlace,
+    Beat, FenceEntry, Lease, LeaseId, LeasePart, LeaseState, MarkRecord, Ownership, PreparedPart, Reason, Secret, StorePlace,
     StoreReply, StoreRequest, StoredLease, Token, Ttl, Version, nonce_of,
 };
 use std::{
@@ -163,7 +163,20 @@ impl Holder {
         let lease = self.lease(at, state);
         let time = "2026-01-01T00:00:00Z".to_owned();
         let stored = StoredLease { at: Version::new(&*lease.nonce), parent: None, lease, time };
-        entry.with(&[(before, PreparedPart::Lease(stored))], fresh()).unwrap()
+        let beat = (entry.snapshot().beat_at, PreparedPart::Beat(self.beat()));
+        entry.with(&[(before, PreparedPart::Lease(stored)), beat], fresh()).unwrap()
+    }
+
+    fn beat(&self) -> Beat {
+        let nonce = fresh();
+        let holder = Some(self.master.of_record(LeasePart::Beat, &nonce).holder());
+        let deadline = "2026-01-01T00:00:00Z".to_owned();
+        Beat { lease: self.id.clone(), deadline, progress: None, gate: false, holder, nonce }
+    }
+
+    /// The proof of the current beat in the store: for a mark that moves alone.
+    pub(crate) fn proof_of_beat(&self, entry: &FenceEntry) -> Secret {
+        self.master.of_record(LeasePart::Beat, &entry.beat.as_ref().unwrap().nonce)
     }
 
     /// The proof that the current record of the store asks for.

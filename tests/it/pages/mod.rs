@@ -61,6 +61,12 @@ pages! {
     recipes: "docs/recipes/README.md",
     servers: "docs/servers.md",
     settings: "docs/settings.md",
+    stores: "docs/stores/README.md",
+    stores_etcd: "docs/stores/etcd.md",
+    stores_firestore: "docs/stores/firestore.md",
+    stores_http: "docs/stores/http.md",
+    stores_postgresql: "docs/stores/postgresql.md",
+    stores_redis: "docs/stores/redis.md",
     tutorial: "docs/tutorial.md",
 }
 

@@ -125,15 +125,14 @@ fn hook_behind_the_gate_that_declines_a_branch_is_named_with_its_words() {
 
 /// Some refs of a push that is not atomic can move.
 #[test]
-fn refs_that_moved_although_others_were_refused_are_told_as_moved() {
+fn push_with_an_own_token_moves_all_refs_or_none() {
     let world = World::new(&any_git());
     let a = world.agent("a");
     a.ok(&["push", "--token", "1", "origin", "HEAD:old"]);
     let other = world.ok(a.git().args(["commit-tree", "-m", "another root", "HEAD^{tree}"]));
     let (code, said) = a.code(&["push", "--token", "2", "origin", "HEAD:new", &format!("{other}:refs/heads/old")]);
-    assert!(world.server_ref("refs/heads/new").is_some());
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("landed in part") && said.contains("moved: refs/heads/new"), "{said}");
+    assert_eq!((code, world.server_ref("refs/heads/new"), world.mark()), (1, None, 1), "{said}");
+    assert!(said.contains("non-fast-forward"), "{said}");
 }
 
 /// Git's server leaves hidden refs out of an atomic push and moves the others. Its client does not send such a push.

@@ -8,6 +8,7 @@ mod ending;
 mod failover;
 mod faults;
 mod lost_answers;
+mod managing;
 mod one_place;
 mod pushes;
 mod revoking;
@@ -24,9 +25,9 @@ use crate::support::{
 };
 use std::{fs, io::Write as _, panic, thread};
 
-/// The remotes that the journeys are played with. `Remote::Gate` follows when the hook admits marks; where a gate changes
-/// what is seen, the journeys ask [`Place::has_gate`].
-const REMOTES: [Remote; 1] = [Remote::Bare];
+/// The remotes that the journeys are played with: without a gate, and with one that asks the store. Where a gate changes what
+/// is seen, the journeys ask [`Place::has_gate`].
+const REMOTES: [Remote; 2] = Remote::BOTH;
 
 /// A store that keeps the leases, and a kind of remote.
 #[derive(Clone, Copy)]
@@ -52,6 +53,10 @@ impl Place {
     /// A remote whose moves are recorded.
     pub(crate) fn world(self) -> World {
         let world = self.remote.world(&any_git());
+        if self.has_gate() {
+            world.configure("fence.store", &self.engine().url);
+            world.configure("fence.resource", record_name(&world).trim_end_matches("/repo"));
+        }
         witness::watch(&world, "");
         world
     }

@@ -2,8 +2,8 @@
 
 use super::{World, signal, text, wait_until};
 use git_fence_core::{
-    Beat, FenceEntry, Lease, LeaseId, LeasePart, LeaseState, MarkRecord, Ownership, PreparedPart, Reason, Secret, StorePlace,
-    StoreReply, StoreRequest, StoredLease, Token, Ttl, Version, nonce_of,
+    Beat, FenceEntry, Lease, LeaseId, LeasePart, LeaseState, MarkRecord, Ownership, PreparedPart, Reason, Secret,
+    StorePlace, StoreReply, StoreRequest, StoredLease, Token, Ttl, Version, nonce_of,
 };
 use std::{
     io::{BufRead as _, BufReader, Write as _},

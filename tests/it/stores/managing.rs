@@ -1,0 +1,163 @@
+//! `git fence store`: trying a store, preparing it, and moving leases from one place to another.
+
+use super::{everywhere, keep_in, witness};
+use crate::support::{
+    World,
+    agents::{Agent, Remote, code_of},
+    any_git,
+    engines::Kind,
+    schema::assert_is,
+    text,
+};
+use serde_json::Value;
+
+/// What a command reports, which is as the schema says.
+#[track_caller]
+fn report(agent: &Agent<'_>, args: &[&str]) -> Value {
+    let ran = agent.fence(args).arg("--json").output().unwrap();
+    let (code, said) = code_of(&ran);
+    let report: Value = serde_json::from_str(&text(&ran.stdout)).unwrap_or_else(|e| panic!("{args:?}: {e}: {said}"));
+    assert_is("result", &report);
+    assert_eq!(report["exit_code"], code, "{said}");
+    report
+}
+
+#[test]
+fn store_is_tried_and_prepared() {
+    everywhere(|place| {
+        let world = place.world();
+        let [a] = place.agents(&world, ["a"]);
+        let url = &place.engine().url;
+        for args in [&["store", "check"][..], &["store", "check", url], &["store", "init", url]] {
+            let said = report(&a, args);
+            let expected = if args[1] == "check" { "checked" } else { "made" };
+            assert_eq!(said["outcome"], expected, "{said}");
+            assert!(said["checks"].as_array().is_none_or(|checks| checks.len() == 8), "{said}");
+        }
+        // Without a clone, too.
+        let mut outside = a.fence(&["store", "check", url]);
+        let (code, said) = code_of(&outside.current_dir("/").output().unwrap());
+        assert!(code == 0 && said.contains(" can keep leases\n  ok     it can be read"), "{code}: {said}");
+        assert_eq!(said.matches("  ok  ").count(), 8, "{said}");
+        assert_eq!(said.matches("  clock  ").count(), 1, "{said}");
+    });
+}
+
+#[test]
+fn store_that_cannot_be_used_is_named() {
+    let world = World::bare(&any_git(), &[]);
+    let a = world.agent("a");
+    for (args, code, outcome) in [
+        (&["store", "check"][..], 2, "usage"),
+        (&["store", "check", "nowhere"], 1, "broken"),
+        (&["store", "check", "etcd://127.0.0.1:1"], 69, "unreachable"),
+        (&["store", "init", "redis://127.0.0.1:1"], 69, "unreachable"),
+        (&["store", "move", "remote", "remote"], 2, "usage"),
+        (&["store", "move", "own", "redis://127.0.0.1:1"], 69, "unreachable"),
+    ] {
+        let said = report(&a, args);
+        assert_eq!((&said["exit_code"], &said["outcome"]), (&code.into(), &outcome.into()), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn leases_move_into_the_store_and_back() {
+    everywhere(|place| {
+        if place.has_gate() {
+            // A gate that asks a store grants no leases of its own: its operator says where they are.
+            return;
+        }
+        let world = place.world();
+        let (a, b) = (world.agent("a"), world.agent("b"));
+        let url = place.engine().url.clone();
+        a.ok(&["push", "origin", "HEAD:main"]);
+        a.ok(&["acquire", "--owner", "agent a"]);
+        let held = report(&b, &["store", "move", "remote", &url]);
+        assert_eq!((&held["exit_code"], &held["holder"]["owner"]), (&11.into(), &"agent a".into()), "{held}");
+        a.ok(&["release"]);
+        let moved = report(&b, &["store", "move", "remote", &url, "--owner", "boss"]);
+        assert_eq!(moved["outcome"], "moved", "{moved}");
+        assert!(moved["message"].as_str().unwrap().ends_with("the next token is above 3"), "{moved}");
+        // Who does not know yet is told.
+        let late = report(&a, &["acquire"]);
+        assert_eq!((&late["exit_code"], &late["outcome"]), (&2.into(), &"kept-elsewhere".into()), "{late}");
+        keep_in(&a, &url);
+        assert_eq!(a.ok(&["push", "origin", "HEAD:next"]), "landed with token 4: refs/heads/next");
+        assert_eq!(report(&b, &["store", "move", &url, "remote"])["outcome"], "moved");
+        assert_eq!(report(&a, &["acquire"])["outcome"], "kept-elsewhere");
+        keep_in(&a, "remote");
+        assert_eq!(a.ok(&["push", "origin", "HEAD:third"]), "landed with token 6: refs/heads/third");
+        // And once more: no counter goes back.
+        assert_eq!(report(&b, &["store", "move", "remote", &url])["outcome"], "moved");
+        keep_in(&a, &url);
+        assert_eq!(a.ok(&["acquire"]), "8");
+        a.ok(&["release"]);
+    });
+}
+
+#[test]
+fn leases_move_from_store_to_store() {
+    let (from, to) = (Kind::Redis, Kind::Etcd);
+    if from.is_lacking() || to.is_lacking() {
+        return;
+    }
+    let world = World::bare(&any_git(), &[]);
+    witness::watch(&world, "");
+    let a = world.agent("a");
+    let (from, to) = (&from.shared().url, &to.shared().url);
+    keep_in(&a, from);
+    a.ok(&["push", "origin", "HEAD:main"]);
+    assert_eq!(report(&a, &["store", "move", from, to])["outcome"], "moved");
+    assert_eq!(report(&a, &["acquire"])["outcome"], "kept-elsewhere");
+    keep_in(&a, to);
+    assert_eq!(a.ok(&["push", "origin", "HEAD:next"]), "landed with token 3: refs/heads/next");
+    witness::assert_fenced(&world);
+}
+
+#[test]
+fn fence_with_tokens_of_its_own_moves_into_a_store() {
+    if Kind::Redis.is_lacking() {
+        return;
+    }
+    let world = Remote::Bare.world(&any_git());
+    let a = world.agent("a");
+    let url = &Kind::Redis.shared().url;
+    let own = |token: &str, branch: &str| a.code(&["push", "--token", token, "origin", &format!("HEAD:{branch}")]);
+    assert_eq!(own("7", "main").0, 0);
+    // No gate is needed to refuse a stale one.
+    let (code, said) = own("7", "late");
+    assert!(code == 1 && said.contains("FENCE-STALE token 7 is not above 7"), "{code}: {said}");
+    assert_eq!(world.server_ref("refs/heads/late"), None);
+    // One kind of tokens: leases are refused, in the remote and in a store.
+    assert_eq!(report(&a, &["acquire"])["outcome"], "kept-elsewhere");
+    keep_in(&a, url);
+    assert_eq!(report(&a, &["acquire"])["outcome"], "kept-elsewhere");
+    assert_eq!(report(&a, &["store", "move", "own", url])["outcome"], "moved");
+    assert_eq!(a.ok(&["acquire"]), "8");
+    assert_eq!(own("9", "late").0, 2, "kept elsewhere now");
+    assert_eq!(a.ok(&["push", "origin", "HEAD:next"]), "landed with token 8: refs/heads/next");
+}
+
+#[test]
+fn mark_is_put_back_from_what_the_store_knows() {
+    everywhere(|place| {
+        let world = place.world();
+        let [a, b] = place.agents(&world, ["a", "b"]);
+        a.ok(&["push", "origin", "HEAD:main"]);
+        a.ok(&["acquire"]);
+        assert_eq!(
+            report(&b, &["store", "init", "--mark"])["message"],
+            "nothing was missing: the mark of fence 'repo' is at 1"
+        );
+        world.ok(world.git("server.git").args(["update-ref", "-d", "refs/fence/repo/mark"]));
+        assert_eq!(report(&b, &["acquire"])["outcome"], "kept-elsewhere");
+        let made = report(&b, &["store", "init", "--mark"]);
+        assert_eq!(made["outcome"], "made", "{made}");
+        // Nothing that was granted before counts any more, and the next one does.
+        let (code, said) = a.code(&["push", "origin", "HEAD:late"]);
+        assert!(code == 75 && world.server_ref("refs/heads/late").is_none(), "{code}: {said}");
+        a.ok(&["release"]);
+        assert_eq!(b.ok(&["acquire"]), "3");
+        assert_eq!(b.ok(&["push", "origin", "+HEAD:main"]), "landed with token 3: refs/heads/main");
+    });
+}

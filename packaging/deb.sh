@@ -39,7 +39,7 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$ro
 architecture=$(dpkg --print-architecture)
 
 if [ -z "$programs" ]; then
-    (cd "$root" && cargo build --release --locked >&2)
+    (cd "$root" && cargo build --release --locked -p git-fence -p git-fence-stores >&2)
     programs=$root/target/release
 fi
 if [ -z "$manual" ]; then
@@ -49,6 +49,8 @@ if [ -z "$manual" ]; then
 fi
 
 install -D -m 755 -t "$tree/usr/bin" "$programs"/git-fence "$programs"/git-remote-fence "$programs"/git-fence-hook
+# A static build has no program for databases.
+[ ! -x "$programs"/git-fence-store ] || install -m 755 -t "$tree/usr/bin" "$programs"/git-fence-store
 
 mkdir -p "$tree/usr/share"
 cp -r "$manual/share/." "$tree/usr/share/"

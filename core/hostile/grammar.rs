@@ -236,7 +236,7 @@ pub fn is_lease(bytes: &[u8]) -> bool {
                 ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
                 ("Fence-Token", |value| is_token(value.as_bytes())),
                 ("Fence-Owner", shows_something),
-                ("Fence-State", |value| ["held", "released"].contains(&value)),
+                ("Fence-State", |value| ["held", "released", "moved"].contains(&value)),
                 ("Fence-TTL", ttl),
                 ("Fence-Reason", reasons),
                 ("Fence-Holder", |value| is_hex(value.as_bytes(), 64)),
@@ -297,7 +297,7 @@ pub fn flaw_in(value: &Value) -> Option<String> {
         Value::Array(values) => values.iter().find_map(flaw_in),
         Value::Object(pairs) => pairs.iter().find_map(|(key, value)| match key.as_str() {
             "settings" => None,
-            "marks" => value.as_object()?.iter().find_map(|(fence, mark)| {
+            "marks" if value.is_object() => value.as_object()?.iter().find_map(|(fence, mark)| {
                 let valid = is_fence(fence.as_bytes()) && is_mark(mark);
                 (!valid).then(|| format!("{fence}: {mark}"))
             }),
@@ -308,6 +308,15 @@ pub fn flaw_in(value: &Value) -> Option<String> {
             "leases" if value.is_object() => value.as_object()?.iter().find_map(|(fence, standing)| {
                 (!is_fence(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
             }),
+            "written" => value.as_object()?.iter().find_map(|(fence, standing)| {
+                (!is_fence(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
+            }),
+            // Before the first write its token is 0.
+            "record" => {
+                let mut others = value.as_object()?.clone();
+                let has_mark = others.remove("token").is_some_and(|token| is_mark(&token));
+                (!has_mark).then(|| format!("{key}: {value}")).or_else(|| flaw_in(&Value::Object(others)))
+            }
             "stakes" if value.as_array().is_some_and(Vec::is_empty) => Some("no stakes".to_owned()),
             key => (!is_valid(key, value)).then(|| format!("{key}: {value}")).or_else(|| flaw_in(value)),
         }),
@@ -327,6 +336,7 @@ fn is_valid(key: &str, value: &Value) -> bool {
     let text = |rule: &dyn Fn(&[u8]) -> bool| value.as_str().is_some_and(|text| rule(text.as_bytes()));
     let is_id = |bytes: &[u8]| (is_hex(bytes, 40) || is_hex(bytes, 64)) && bytes.iter().any(|b| *b != b'0');
     match key {
+        "first" => value.as_u64().is_some_and(|n| is_token(n.to_string().as_bytes())),
         "token" => value.is_null() || value.as_u64().is_some_and(|n| is_token(n.to_string().as_bytes())),
         "mark" | "from" | "raises_to" => value.is_null() || is_mark(value),
         "ttl" => value.as_u64().is_some_and(|n| (1..=604_800).contains(&n)),
@@ -338,7 +348,9 @@ fn is_valid(key: &str, value: &Value) -> bool {
         "seq" | "push" | "elapsed_us" | "count" | "moved" | "uptime_ms" | "unix_ms" | "pid_ns" | "start" => {
             value.is_null() || value.is_u64()
         }
-        "state" if value.is_string() => text(&|bytes| [&b"held"[..], b"released"].contains(&bytes)),
+        "state" if value.is_string() => {
+            text(&|bytes| [&b"held"[..], b"released", b"moved", b"current"].contains(&bytes))
+        }
         "tokens" | "before" => is_kind(value),
         "event" => text(&|bytes| Scan(bytes).run(|b| b.is_ascii_lowercase() || b == b'.') == bytes.len()),
         _ => true,

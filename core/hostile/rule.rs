@@ -46,6 +46,7 @@ fn ask() -> impl Strategy<Value = Request> {
                 beat,
                 beat_proof,
                 beat_now,
+                mark: None,
                 only_asks: only_asks && fitting == 0,
                 stopped: None,
                 secret: secret.map(values::secret),

@@ -2,9 +2,10 @@
 
 use crate::{
     AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, KnownSettings, Landed, Lease,
-    LeaseChange, LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, Mark, ObjectId, Place, Plan, PlannedRef,
-    PushId, Reason, ReceivePack, RefName, Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, Token,
-    TokenKind, Ttl, Who, few_words, hash_line, nonce_of, owner_name,
+    LeaseChange, LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, Mark, MarkAt, MarkChange, MarkLine,
+    MarkRecord, MarkStanding, MarkState, ObjectId, Ownership, Place, Plan, PlannedRef, PushId, Reason, ReceivePack,
+    RefName, Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, StorePlace, Token, TokenKind, Ttl, Who,
+    few_words, hash_line, nonce_of, owner_name,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -134,6 +135,33 @@ fn change() -> impl Strategy<Value = LeaseChange> {
     })
 }
 
+/// A move of a mark, of tokens of one's own or of a lease in a store.
+fn mark_change() -> impl Strategy<Value = MarkChange> {
+    (fence(), mark_at(), mark()).prop_map(|(fence, at, raises_to)| MarkChange { fence, at, raises_to })
+}
+
+fn mark_at() -> impl Strategy<Value = MarkAt> {
+    let by = option::of((0..3u8, token()).prop_map(|(id, first)| Ownership { lease: LeaseId::of([id; 16]), first }));
+    let place = option::of(
+        select(vec!["etcd://a", "redis://b"])
+            .prop_map(|store| StorePlace { store: store.to_owned(), resource: "host/app".to_owned() }),
+    );
+    let state = select(vec![MarkState::Current, MarkState::Moved]);
+    (object(), mark(), by, place, state).prop_map(|(commit, token, by, place, state)| {
+        let begun = MarkRecord::begins(token, place, "agent", nonce_of([7; 16]));
+        MarkAt { commit, record: MarkRecord { by, state, ..begun } }
+    })
+}
+
+fn mark_line() -> impl Strategy<Value = MarkLine> {
+    (fence(), option::of(mark_at()), mark(), "[a-z]{0,5}").prop_map(|(fence, at, mark, pusher)| MarkLine {
+        fence,
+        at,
+        mark,
+        pusher,
+    })
+}
+
 fn who() -> impl Strategy<Value = Who> {
     (option::of("[a-z]{1,5}"), "[a-z]{0,5}", option::of("[0-9.]{1,9}")).prop_map(|(owner, pusher, address)| Who {
         owner,
@@ -168,12 +196,12 @@ fn receive_pack() -> impl Strategy<Value = Option<ReceivePack>> {
 }
 
 fn accepted() -> impl Strategy<Value = Event> {
-    let stakes = (stake(), vec(stake(), 0..2), vec(change(), 0..2));
+    let stakes = (stake(), vec(stake(), 0..2), vec(change(), 0..2), vec(mark_change(), 0..2));
     let overruled = option::of((select(Code::ALL.to_vec()), "[a-z ]{0,9}".prop_map(String::from)));
     let source = select(vec![Source::Option, Source::Trailer, Source::None]);
     let plan = vec(planned(), 0..4).prop_map(Plan::of);
     (0..9u64, stakes, overruled, source, who(), plan, receive_pack(), place(), number(u64::MAX)).prop_map(
-        |(push, (stake, also, leases), overruled, source, who, plan, receive_pack, place, elapsed_us)| {
+        |(push, (stake, also, leases, marks), overruled, source, who, plan, receive_pack, place, elapsed_us)| {
             let (code, reason) = overruled.unzip();
             let push = PushId(push);
             Event::PushAccepted {
@@ -181,6 +209,7 @@ fn accepted() -> impl Strategy<Value = Event> {
                 stake,
                 also,
                 leases,
+                marks,
                 code,
                 reason,
                 source,
@@ -202,15 +231,16 @@ fn settled() -> impl Strategy<Value = Event> {
         Evidence::Rebooted,
         Evidence::TimePassed,
     ];
-    let counts = (0..9usize, 0..9usize);
+    let counts = (0..9usize, 0..9usize, vec(fence(), 0..2));
     (0..9u64, stake(), vec(stake(), 0..2), vec(fence(), 0..3), counts, select(evidence)).prop_map(
-        |(push, stake, also, spent, (moved, count), evidence)| Event::PushSettled {
+        |(push, stake, also, spent, (moved, count, marks), evidence)| Event::PushSettled {
             push: PushId(push),
             stake,
             also,
             spent,
             moved,
             count,
+            marks,
             evidence,
         },
     )
@@ -290,6 +320,7 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         6 => accepted(),
         6 => settled(),
         6 => (lease_event, lease_line()).prop_map(|(event, line)| event(line)),
+        3 => mark_line().prop_map(Event::MarkFound),
         3 => renewed().prop_map(Event::LeaseRenewed),
         1 => refused().prop_map(Event::PushRejected),
         1 => refused().prop_map(Event::LeaseRefused),
@@ -325,13 +356,15 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
 
 pub(super) fn state() -> impl Strategy<Value = State> {
     let landed = (vec(fence(), 0..2), 0..3usize);
-    let flight = (0..9u64, vec(stake(), 1..3), vec(planned(), 0..3), vec(change(), 0..2), who(), place(), landed);
-    let flight = flight.prop_map(|(push, stakes, refs, leases, who, place, (landed, moved))| InFlight {
+    let changes = (vec(change(), 0..2), vec(mark_change(), 0..2));
+    let flight = (0..9u64, vec(stake(), 1..3), vec(planned(), 0..3), changes, who(), place(), landed);
+    let flight = flight.prop_map(|(push, stakes, refs, (leases, marks), who, place, (landed, moved))| InFlight {
         push: PushId(push),
         time: "2026-01-01T00:00:00.000Z".to_owned(),
         stakes,
         plan: Plan::of(refs),
         leases,
+        marks,
         who,
         place,
         receive_pack: None,
@@ -340,17 +373,21 @@ pub(super) fn state() -> impl Strategy<Value = State> {
     let marks = proptest::collection::btree_map(fence(), mark(), 0..3);
     let leases = proptest::collection::btree_map(fence(), standing(), 0..3);
     let kinds = proptest::collection::btree_map(fence(), kind(), 0..3);
+    let written =
+        option::of(mark_at()).prop_map(|at| MarkStanding { last: at.as_ref().and_then(|at| at.record.by.clone()), at });
+    let written = proptest::collection::btree_map(fence(), written, 0..2);
     (
         marks,
         leases,
-        kinds,
+        (kinds, written),
         vec(flight, 0..2),
         option::of(settings().prop_map(|settings| KnownSettings::of(&settings, None))),
         0..9u64,
     )
-        .prop_map(|(marks, leases, kinds, in_flight, settings, settings_since)| State {
+        .prop_map(|(marks, leases, (kinds, written), in_flight, settings, settings_since)| State {
             marks,
             leases,
+            written,
             kinds,
             in_flight,
             settings,

@@ -17,6 +17,7 @@ use crate::{
     random,
     store::{
         answer::{NotSent, RefAnswer},
+        program::StoreProgram,
         reading::Mirror,
     },
 };
@@ -50,6 +51,8 @@ pub(crate) struct Client {
     pub(crate) patience: Option<Duration>,
     /// How to name the remote while it is waited for.
     pub(crate) waiting: Option<Waiting>,
+    /// The store in which the lease is kept; none if it is in the remote. Its connection is shared by all copies of this.
+    pub(crate) store: Option<Arc<StoreProgram>>,
 }
 
 /// How long each answer may take after the command was asked to end.
@@ -113,6 +116,17 @@ impl Client {
     pub(crate) fn unattended(&self) -> Client {
         let local = Local { git: self.local.git.unattended(), ..self.local.clone() };
         Client { local, ..self.clone() }
+    }
+
+    /// The same, with the store in which this lease is kept, whatever else is set here.
+    pub(crate) fn with_store_of(&self, held: &HeldLease) -> Client {
+        let is_it = |program: &&Arc<StoreProgram>| held.store.as_ref().is_some_and(|kept| program.is_of(kept));
+        let store = match (&held.store, self.store.as_ref().filter(is_it)) {
+            (_, Some(same)) => Some(same.clone()),
+            (Some(kept), None) => Some(Arc::new(StoreProgram::new(&kept.url, &kept.place.resource))),
+            (None, None) => None,
+        };
+        Client { store, ..self.clone() }
     }
 
     pub(crate) fn unreachable(&self, why: String) -> Failure {

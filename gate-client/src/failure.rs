@@ -6,7 +6,7 @@ use crate::{
     report::{CurrentHolder, outcome::Outcome},
     run::watch::code_of_signal,
 };
-use git_fence_core::{Code, FenceName, HeldBy, text};
+use git_fence_core::{Code, Elsewhere, FenceName, HeldBy, StoreFault, StoreFaultKind, StorePlace, text};
 use git_fence_system::colours::say;
 use std::{
     error::Error,
@@ -44,6 +44,12 @@ pub(crate) enum Failure {
     /// There is no right to read or to write.
     #[error("{0}")]
     Denied(Box<Denied>),
+    /// The store of the leases cannot be used. `place` is empty if its URL could not even be read.
+    #[error("{}", of_store(place, fault))]
+    Store { place: String, fault: StoreFault },
+    /// The lease of the fence is kept in another place than this command was told.
+    #[error("{}", kept_elsewhere(remote, fence, at))]
+    Elsewhere { remote: String, fence: FenceName, at: Elsewhere },
     /// Others use the fence at this moment. Nothing was taken, and nothing landed.
     #[error("fence '{fence}' is busy: {why}")]
     Busy { fence: FenceName, why: String },
@@ -123,6 +129,16 @@ impl Failure {
     /// The lease was still held by `by` when the wait was over.
     pub(crate) fn timed_out(fence: &FenceName, by: HeldBy, waited: Duration) -> Failure {
         Failure::TimedOut { fence: fence.clone(), by: Box::new(by), waited }
+    }
+
+    /// Whether the remote or the store did not answer: us, or the gate that asked it.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(
+            self,
+            Failure::Unreachable { .. }
+                | Failure::Store { fault: StoreFault { kind: StoreFaultKind::Unreachable, .. }, .. }
+                | Failure::Refused { code: Some(Code::Store), .. }
+        )
     }
 
     /// A refusal that no gate has given a code.
@@ -208,6 +224,7 @@ impl Failure {
             | Failure::LeftBehind { fence, .. }
             | Failure::Lost { fence, .. }
             | Failure::NoSuchFence { fence, .. }
+            | Failure::Elsewhere { fence, .. }
             | Failure::MayNotRevoke { fence, .. } => Some(fence),
             _ => None,
         }
@@ -236,6 +253,12 @@ impl Failure {
             Failure::CannotStart { .. } => Outcome::NotStarted,
             Failure::Unreachable { .. } => Outcome::Unreachable,
             Failure::Denied(_) => Outcome::Denied,
+            Failure::Store { fault, .. } => match fault.kind {
+                StoreFaultKind::Unreachable => Outcome::Unreachable,
+                StoreFaultKind::Denied => Outcome::Denied,
+                StoreFaultKind::Unusable => Outcome::Broken,
+            },
+            Failure::Elsewhere { .. } => Outcome::KeptElsewhere,
             Failure::Busy { .. } => Outcome::Busy,
             Failure::Held { .. } | Failure::HeldHere { .. } | Failure::InUse { .. } | Failure::LeftBehind { .. } => {
                 Outcome::Held
@@ -243,6 +266,7 @@ impl Failure {
             Failure::TimedOut { .. } => Outcome::TimedOut,
             Failure::Interrupted { .. } => Outcome::Interrupted,
             Failure::Lost { .. } => Outcome::Lost,
+            Failure::Refused { code: Some(Code::Store), .. } => Outcome::Unreachable,
             Failure::Refused { .. } | Failure::MayNotRevoke { .. } => Outcome::Refused,
             Failure::NoSuchFence { .. } => Outcome::NoSuchFence,
             Failure::Unknown { .. } => Outcome::Unknown,
@@ -260,6 +284,8 @@ impl Failure {
             Failure::Usage { .. } | Failure::NoSuchFence { .. } => 2,
             Failure::CannotStart { code, .. } => *code,
             Failure::Unreachable { .. } | Failure::Busy { .. } | Failure::Unknown { .. } => UNREACHABLE,
+            // The gate's own question was not answered.
+            Failure::Refused { code: Some(Code::Store), .. } => UNREACHABLE,
             Failure::Held { .. }
             | Failure::TimedOut { .. }
             | Failure::HeldHere { .. }
@@ -268,6 +294,12 @@ impl Failure {
             Failure::Interrupted { signal, .. } => code_of_signal(*signal),
             Failure::Lost { .. } => LOST,
             Failure::Denied(_) => DENIED,
+            Failure::Store { fault, .. } => match fault.kind {
+                StoreFaultKind::Unreachable => UNREACHABLE,
+                StoreFaultKind::Denied => DENIED,
+                StoreFaultKind::Unusable => 1,
+            },
+            Failure::Elsewhere { .. } => 2,
             Failure::Refused { .. }
             | Failure::MayNotRevoke { .. }
             | Failure::NotSent { .. }
@@ -282,17 +314,12 @@ impl Failure {
 
     /// Whether the same command may succeed later.
     pub(crate) fn is_retryable(&self) -> bool {
-        use Failure::{Busy, DidNotLand, Held, InUse, Interrupted, TimedOut, Unreachable};
-        matches!(
-            self,
-            Busy { .. }
-                | DidNotLand { .. }
-                | Held { .. }
-                | InUse { .. }
-                | Interrupted { .. }
-                | TimedOut { .. }
-                | Unreachable { .. }
-        )
+        use Failure::{Busy, DidNotLand, Held, InUse, Interrupted, TimedOut};
+        self.is_unreachable()
+            || matches!(
+                self,
+                Busy { .. } | DidNotLand { .. } | Held { .. } | InUse { .. } | Interrupted { .. } | TimedOut { .. }
+            )
     }
 
     /// What to do about it.
@@ -308,6 +335,11 @@ impl Failure {
                 "no lease was taken, nothing was skipped and nothing landed. Try again when  git ls-remote  works".to_owned()
             }
             Failure::Denied(denied) => denied.hint(),
+            Failure::Store { fault, .. } if fault.kind == StoreFaultKind::Unreachable => {
+                format!("no lease was taken, nothing was skipped and nothing landed: {}", fault.hint)
+            }
+            Failure::Store { fault, .. } => fault.hint.clone(),
+            Failure::Elsewhere { fence, at, .. } => where_to_look(fence, at),
             Failure::Busy { .. } => {
                 "no lease was taken and nothing landed. Try again later; the same token is still valid".to_owned()
             }
@@ -323,6 +355,9 @@ impl Failure {
             }
             Failure::Refused { code: Some(Code::Stale), .. } => {
                 "stop: a newer run has written here. Another token will not help".to_owned()
+            }
+            Failure::Refused { code: Some(Code::Store), .. } => {
+                "no ref moved: the server could not ask the store of the leases. Push again later; its operator runs  git-fence-hook doctor".to_owned()
             }
             Failure::Refused { code: Some(Code::LeaseInvalid), .. } => {
                 "nothing changed. Fences and the longest TTL are settings of the server".to_owned()
@@ -370,6 +405,49 @@ pub(crate) fn who(by: &HeldBy) -> String {
     let owner = text::in_quotes(&by.owner);
     // Rounded up: a lease with 100 ms left is still held.
     format!("{owner}, with token {}, for another {} s", by.token, by.expires_in_ms.div_ceil(1000))
+}
+
+/// What is wrong with a store.
+fn of_store(place: &str, fault: &StoreFault) -> String {
+    let (why, place) = (&fault.why, if place.is_empty() { "of the leases" } else { place });
+    match fault.kind {
+        StoreFaultKind::Unreachable => format!("cannot reach the store {place}: {why}"),
+        StoreFaultKind::Denied => format!("no access to the store {place}: {why}"),
+        StoreFaultKind::Unusable => format!("cannot use the store {place}: {why}"),
+    }
+}
+
+/// Where the lease is kept instead.
+fn kept_elsewhere(remote: &str, fence: &FenceName, at: &Elsewhere) -> String {
+    let remote = text::in_quotes(remote);
+    match at {
+        Elsewhere::InRemote => format!("the lease of fence '{fence}' is kept in the remote {remote} itself"),
+        Elsewhere::InStore(StorePlace { store, resource }) => {
+            format!("the lease of fence '{fence}' of {remote} is kept in the store {store}, as '{resource}'")
+        }
+        Elsewhere::OwnTokens => format!("fence '{fence}' of {remote} takes tokens of its pushers' own, and no leases"),
+        Elsewhere::MarkGone => {
+            format!("the mark of fence '{fence}' is gone from {remote}: refs/fence/{fence}/mark does not exist")
+        }
+    }
+}
+
+/// How to go on where the lease is kept elsewhere.
+fn where_to_look(fence: &FenceName, at: &Elsewhere) -> String {
+    match at {
+        Elsewhere::InRemote => {
+            "nothing was taken. Leave out --store, GIT_FENCE_STORE and fence.store, or move the lease:  git fence store move remote URL".to_owned()
+        }
+        Elsewhere::InStore(StorePlace { store, resource }) => format!(
+            "nothing was taken. Use that store: fence.store = {store} (with your user), fence.resource = {resource};  or move the lease:  git fence store move FROM TO"
+        ),
+        Elsewhere::OwnTokens => {
+            "nothing was taken. Push with a token of your own:  git fence push --token N;  or let leases have it:  git fence store move own URL".to_owned()
+        }
+        Elsewhere::MarkGone => format!(
+            "somebody has removed it, and without it old tokens would count again. Put it back from what the store knows:  git fence store init --mark --fence {fence}"
+        ),
+    }
 }
 
 /// The names, and whether it is one or more.

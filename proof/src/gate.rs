@@ -157,6 +157,7 @@ impl Protocol {
             stake: stakes.remove(0),
             also: stakes,
             leases,
+            marks: Vec::new(),
             code: None,
             reason: None,
             source: Source::Option,

@@ -51,6 +51,11 @@ impl Address {
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        // Where a password has a slash, a question mark or a hash that is not encoded, this would show the rest of it.
+        if path.contains('@') || query.contains('@') || path.contains('#') {
+            let why = "it has '@' or '#' after the hosts: write  / ? # @  in a password as  %2F %3F %23 %40";
+            return Err(wrong(why));
+        }
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
             None => (None, authority),
@@ -130,7 +135,17 @@ mod tests {
 
     #[test]
     fn wrong_urls_are_refused_without_being_quoted() {
-        for url in ["", "secret", "redis://", "redis://:secret@", "redis://a,,b", "redis://a b", "redis://u:%ff@a"] {
+        for url in [
+            "",
+            "secret",
+            "redis://",
+            "redis://:secret@",
+            "redis://a,,b",
+            "redis://a b",
+            "redis://u:%ff@a",
+            "redis://u:/secret@a",
+            "redis://u:?secret@a",
+        ] {
             let fault = Address::parse(url).unwrap_err();
             assert!(!fault.why.contains("secret"), "{fault}");
         }

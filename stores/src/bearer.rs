@@ -42,7 +42,7 @@ impl Bearer {
     }
 
     fn send_once(&self, request: &RequestBuilder, until: &Deadline) -> Result<Answer, NoAnswer> {
-        let lost = || NoAnswer { may_have_arrived: false, why: "the request cannot be sent twice".to_owned() };
+        let lost = || NoAnswer::unsent("the request cannot be sent twice".to_owned());
         let mut request = request.try_clone().ok_or_else(lost)?;
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);

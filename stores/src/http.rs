@@ -47,7 +47,7 @@ impl Http {
         match answer.status {
             StatusCode::OK | StatusCode::NOT_FOUND => Ok(answer),
             _ if is_denied(&answer) => Err(denied(&self.base, &answer)),
-            status if status.is_server_error() => Err(self.cannot_now(&answer)),
+            status if status.is_server_error() || is_too_busy(status) => Err(self.cannot_now(&answer)),
             _ => Err(self.unusable(&answer.in_words())),
         }
     }
@@ -114,6 +114,7 @@ impl Engine for Http {
             },
             StatusCode::PRECONDITION_FAILED => Ok(SwapAttempt::Lost(self.read(swap.name, until)?)),
             _ if is_denied(&answer) => Err(denied(&self.base, &answer)),
+            status if is_too_busy(status) => Err(self.cannot_now(&answer)),
             status if status.is_server_error() => Ok(SwapAttempt::Unknown { why: answer.in_words() }),
             _ => Err(self.unusable(&answer.in_words())),
         }
@@ -129,4 +130,9 @@ impl Engine for Http {
         let answer = self.get("clock", until);
         vec![(self.base.clone(), answer.map(|answer| answer.date_ms()))]
     }
+}
+
+/// Whether it says that it has not done it, and may do it later.
+fn is_too_busy(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS
 }

@@ -21,6 +21,7 @@ mod etcd;
 mod firestore;
 #[cfg(feature = "http")]
 mod http;
+mod limits;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

@@ -16,11 +16,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads a record.
 pub(crate) fn read(engine: &mut dyn Engine, name: &str, until: &Deadline) -> Result<StoreReading, StoreFault> {
+    while_unreachable(until, || engine.read(name, until))
+}
+
+/// Makes what the engine needs. To make it twice is to find it.
+pub(crate) fn init(engine: &mut dyn Engine, until: &Deadline) -> Result<Vec<String>, StoreFault> {
+    while_unreachable(until, || engine.init(until))
+}
+
+fn while_unreachable<T>(until: &Deadline, mut attempt: impl FnMut() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
     let mut pauses = Pauses::new(until);
     loop {
-        match engine.read(name, until) {
+        match attempt() {
             Err(fault) if fault.kind == StoreFaultKind::Unreachable && pauses.pause() => {}
-            read => return read,
+            outcome => return outcome,
         }
     }
 }

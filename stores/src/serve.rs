@@ -4,14 +4,14 @@ use crate::{
     address::Address,
     deadline::Deadline,
     engine::{Engine, RecordSwap, SwapAttempt},
-    open, retrying,
+    limits, open, retrying,
     surroundings::Surroundings,
     trial,
 };
 use git_fence_core::{StoreFault, StoreReply, StoreRequest};
 use std::{
     io::{self, BufRead, Write},
-    sync::mpsc::{self, Receiver, Sender},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
     time::Duration,
 };
@@ -77,13 +77,17 @@ impl Store {
         let is_swap = matches!(request, StoreRequest::Swap { .. });
         let patience = Duration::from_millis(within(&request)) + GRACE;
         let sent = worker.requests.send(request);
-        match worker.replies.recv_timeout(patience) {
+        let why = match worker.replies.recv_timeout(patience) {
             Ok(reply) if sent.is_ok() => {
                 self.worker = Some(worker);
-                reply
+                return reply;
             }
-            _ if is_swap => StoreReply::Unknown { why: format!("{} did not answer in time", self.place) },
-            _ => StoreReply::Failed(StoreFault::unreachable(format!("{} did not answer in time", self.place))),
+            Err(RecvTimeoutError::Timeout) => format!("{} did not answer in time", self.place),
+            _ => format!("internal error: the connection to {} crashed", self.place),
+        };
+        match is_swap {
+            true => StoreReply::Unknown { why },
+            false => StoreReply::Failed(StoreFault::unreachable(why)),
         }
     }
 }
@@ -126,8 +130,15 @@ fn reply(
     let until = |ms| Deadline::within(Duration::from_millis(ms));
     Ok(match request {
         StoreRequest::Open { .. } => return Err(StoreFault::unusable("the store is open", "report it")),
-        StoreRequest::Read { name, within_ms } => StoreReply::Found(retrying::read(engine, &name, &until(within_ms))?),
+        StoreRequest::Read { name, within_ms } => {
+            limits::name(&name)?;
+            let reading = retrying::read(engine, &name, &until(within_ms))?;
+            reading.record.as_ref().map_or(Ok(()), |record| limits::record(&record.body))?;
+            StoreReply::Found(reading)
+        }
         StoreRequest::Swap { name, expected, next, keep, within_ms } => {
+            limits::name(&name)?;
+            limits::record(&next)?;
             let swap = RecordSwap { name: &name, expected: expected.as_ref(), next: &next, keep };
             match retrying::swap(engine, &swap, &until(within_ms))? {
                 SwapAttempt::Won { version, now_ms } => StoreReply::Won { version, now_ms },
@@ -135,7 +146,7 @@ fn reply(
                 SwapAttempt::Unknown { why } => StoreReply::Unknown { why },
             }
         }
-        StoreRequest::Init { within_ms } => StoreReply::Made { what: engine.init(&until(within_ms))? },
+        StoreRequest::Init { within_ms } => StoreReply::Made { what: retrying::init(engine, &until(within_ms))? },
         StoreRequest::Check { within_ms } => StoreReply::Checked(trial::try_out(url, around, &until(within_ms))?),
     })
 }

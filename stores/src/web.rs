@@ -1,6 +1,9 @@
 //! Requests over HTTP, for etcd, Firestore and services of one's own.
 
-use crate::{deadline::Deadline, tls::TlsFiles};
+use crate::{
+    deadline::Deadline,
+    tls::{FILES, TlsFiles, TlsTrouble},
+};
 use git_fence_core::{StoreFault, text};
 use reqwest::{
     Certificate, Identity, Method, StatusCode,
@@ -8,12 +11,12 @@ use reqwest::{
     header::{AGE, DATE, ETAG, HeaderMap, HeaderName},
     redirect::Policy,
 };
-use std::{error::Error, time::Duration};
+use std::{error::Error, io::Read as _, time::Duration};
 
 /// How long connecting may take: another endpoint may be quicker.
 const CONNECTING: Duration = Duration::from_secs(3);
-/// No record is longer.
-const LONGEST_ANSWER: usize = 1 << 20;
+/// No record is longer, in base64 either.
+const LONGEST_ANSWER: u64 = 2 << 20;
 
 /// A client that keeps its connections.
 #[derive(Debug)]
@@ -33,11 +36,44 @@ pub(crate) struct NoAnswer {
     /// Whether the request may have arrived.
     pub(crate) may_have_arrived: bool,
     pub(crate) why: String,
+    /// What another attempt would not change.
+    lasting: Option<Lasting>,
+}
+
+#[derive(Debug)]
+enum Lasting {
+    Tls(TlsTrouble),
+    /// What is there cannot be a record.
+    NoRecord,
 }
 
 impl NoAnswer {
+    /// The request was not sent.
+    pub(crate) fn unsent(why: String) -> NoAnswer {
+        NoAnswer { may_have_arrived: false, why, lasting: None }
+    }
+
+    fn of(e: &reqwest::Error) -> NoAnswer {
+        let tls = TlsTrouble::of(e, FILES);
+        let is_handshake = tls.as_ref().is_some_and(|tls| tls.is_handshake);
+        let may_have_arrived = !e.is_connect() && !is_handshake;
+        NoAnswer { may_have_arrived, why: causes(e), lasting: tls.map(Lasting::Tls) }
+    }
+
+    fn no_record(why: &str) -> NoAnswer {
+        NoAnswer { may_have_arrived: true, why: why.to_owned(), lasting: Some(Lasting::NoRecord) }
+    }
+
     pub(crate) fn fault(&self, endpoint: &str) -> StoreFault {
-        StoreFault::unreachable(format!("no answer from {endpoint}: {}", self.why))
+        let why = format!("no answer from {endpoint}: {}", self.why);
+        match &self.lasting {
+            Some(Lasting::Tls(tls)) => tls.fault(why),
+            Some(Lasting::NoRecord) => {
+                let why = format!("the answer from {endpoint} cannot be used: {}", self.why);
+                StoreFault::unusable(why, "check the URL: is it a store of leases?")
+            }
+            None => StoreFault::unreachable(why),
+        }
     }
 }
 
@@ -67,14 +103,16 @@ impl Web {
     /// Sends a request. It takes no longer than `most`, and not beyond the deadline, which is checked first.
     pub(crate) fn send(request: RequestBuilder, most: Duration, until: &Deadline) -> Result<Answer, NoAnswer> {
         let left = until.time_for_an_attempt();
-        let left = left.map_err(|fault| NoAnswer { may_have_arrived: false, why: fault.why })?;
-        let sent = request.timeout(left.min(most)).send();
-        let response = sent.map_err(|e| NoAnswer { may_have_arrived: !e.is_connect(), why: causes(&e) })?;
+        let left = left.map_err(|fault| NoAnswer::unsent(fault.why))?;
+        let response = request.timeout(left.min(most)).send().map_err(|e| NoAnswer::of(&e))?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let body = response.text().map_err(|e| NoAnswer { may_have_arrived: true, why: causes(&e) })?;
-        if body.len() > LONGEST_ANSWER {
-            return Err(NoAnswer { may_have_arrived: true, why: "the answer is too long".to_owned() });
+        let mut body = Vec::new();
+        let read = response.take(LONGEST_ANSWER + 1).read_to_end(&mut body);
+        read.map_err(|e| NoAnswer { may_have_arrived: true, ..NoAnswer::unsent(causes(&e)) })?;
+        if body.len() as u64 > LONGEST_ANSWER {
+            return Err(NoAnswer::no_record("it is longer than any record"));
         }
+        let body = String::from_utf8(body).map_err(|_| NoAnswer::no_record("it is not text"))?;
         Ok(Answer { status, headers, body })
     }
 }

@@ -129,6 +129,7 @@ variables! {
 variables! {
     /// The variables of the engines that can keep leases.
     STORE:
+    GIT_FENCE_STORE = "GIT_FENCE_STORE", "the user", "`git fence`", "the URL of the store in which leases are kept; `remote` for the remote itself. `--store` overrides it, and it overrides `fence.store`";
     GIT_FENCE_STORE_TOKEN = "GIT_FENCE_STORE_TOKEN", "the user", "`git-fence-store`", "a bearer token for Firestore, an HTTP service or etcd";
     GIT_FENCE_STORE_TOKEN_COMMAND = "GIT_FENCE_STORE_TOKEN_COMMAND", "the user", "`git-fence-store`", "a command that prints such a token; it is run again when the token is no longer accepted";
     ETCDCTL_USER = "ETCDCTL_USER", "the user", "`git-fence-store`", "user and password for etcd, with a colon in between";

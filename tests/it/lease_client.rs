@@ -258,7 +258,7 @@ fn own_tokens_are_sent_as_option_or_trailer() {
     let message = world.ok(world.git("server.git").args(["log", "-1", "--format=%B", "refs/heads/stamped"]));
     assert!(message.ends_with("Fencing-Token: repo:42"), "{message}");
     assert_eq!(world.server_ref("refs/heads/stamped").unwrap(), world.ok(a.git().args(["rev-parse", "main"])));
-    assert_eq!(world.server_ref("refs/fence"), None, "no lease was taken");
+    assert_eq!(world.server_ref("refs/fence/repo/lease"), None, "no lease was taken");
     assert_eq!(a.code(&["push", "--token", "007", "origin", "HEAD:main"]).0, 2);
 }
 

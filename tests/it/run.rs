@@ -5,107 +5,10 @@ use crate::support::{
     agents::{Agent, Remote, code_of},
     any_git, as_if_from_a_shell, fixture,
     needs::{Need, lacks},
-    signal, text, try_signal, wait_until, write_script,
+    runs::{Background, go, heads, holding, keeper_below, take_over, wait_for, word},
+    signal, text, wait_until, write_script,
 };
-use std::{
-    fs,
-    path::Path,
-    process::{Child, Command, Output, Stdio},
-    thread,
-    time::Duration,
-};
-
-/// A run in the background. Ended by pid when the test is over, with all its descendants.
-struct Background(Option<Child>);
-
-impl Background {
-    fn start(command: &mut Command) -> Background {
-        Background(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
-    }
-
-    /// The pids of `git fence run` and everything below it, the outermost first.
-    fn tree(&self) -> Vec<u32> {
-        descendants(self.0.as_ref().unwrap().id())
-    }
-
-    /// The pid of the program itself, which git starts for `git fence`.
-    fn pid(&self) -> u32 {
-        let is_run = |pid: &u32| {
-            let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let args: Vec<&[u8]> = args.split(|b| *b == 0).collect();
-            args.first().is_some_and(|name| name.ends_with(b"git-fence")) && args.get(1) == Some(&&b"run"[..])
-        };
-        self.tree().into_iter().find(is_run).expect("git-fence run is there")
-    }
-
-    fn end(mut self) -> Output {
-        self.0.take().unwrap().wait_with_output().unwrap()
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        let Some(child) = &mut self.0 else { return };
-        for pid in descendants(child.id()) {
-            for name in ["KILL", "CONT"] {
-                try_signal(pid, name);
-            }
-        }
-        let _ = child.wait();
-    }
-}
-
-/// A process and all its descendants.
-fn descendants(pid: u32) -> Vec<u32> {
-    let mut found = vec![pid];
-    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        found.extend(children.split_whitespace().flat_map(|child| descendants(child.parse().unwrap())));
-    }
-    found
-}
-
-fn keeper_below(run: u32) -> u32 {
-    let is_keeper =
-        |pid: &u32| text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).contains("\0keeper\0");
-    descendants(run).into_iter().find(is_keeper).expect("the keeper is there")
-}
-
-/// The shell code that writes a word to a file atomically.
-fn word(path: &Path) -> String {
-    format!("echo $$ >{0}.new; mv {0}.new {0}", path.display())
-}
-
-/// A script that waits for a file.
-fn wait_for(path: &Path) -> String {
-    format!("until [ -e {} ]; do sleep 0.02; done", path.display())
-}
-
-/// Holds the lease from `agent` with a run whose command reports that it has started and then waits for `go`
-/// before it continues with `rest`.
-fn holding(agent: &Agent<'_>, options: &[&str], rest: &str) -> Background {
-    let (inside, go) = (agent.world.path("inside"), agent.world.path("go"));
-    let script = format!("{}\n{}\n{rest}", word(&inside), wait_for(&go));
-    let run = Background::start(&mut agent.run(options, &script));
-    wait_until("the command runs", || inside.exists());
-    run
-}
-
-fn go(world: &World) {
-    fs::write(world.path("go"), "").unwrap();
-}
-
-fn heads(world: &World) -> String {
-    world.ok(world.git("server.git").args(["for-each-ref", "--format=%(refname) %(objectname)", "refs/heads"]))
-}
-
-/// Waits until `agent` gets the lease, and runs `script`.
-fn take_over(agent: &Agent<'_>, options: &[&str], script: &str) {
-    let options = [&["--if-held", "wait", "--wait", "2m", "--skew", "0s"], options].concat();
-    let ran = agent.run(&options, script).output().unwrap();
-    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
-    assert_eq!(agent.status()["outcome"], "ran", "{}", text(&ran.stderr));
-}
+use std::{fs, path::Path, process::Stdio, thread, time::Duration};
 
 #[test]
 fn one_of_two_concurrent_runs_works_and_the_other_skips() {
@@ -351,7 +254,7 @@ fn waiting_run_can_be_interrupted() {
     let said = world.path("said");
     let mut run = second.run(&waits, "echo ran");
     let child = run.stderr(fs::File::create(&said).unwrap()).stdout(Stdio::piped()).spawn().unwrap();
-    let run = Background(Some(child));
+    let run = Background::of(child);
     wait_until("it waits", || fs::read_to_string(&said).unwrap().contains("waiting up to "));
     signal(run.pid(), "TERM");
     let ended = run.end();

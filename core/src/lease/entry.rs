@@ -5,7 +5,9 @@
 //! lease and beat as if each had a record of its own. [`FenceEntry::with`] makes one entry of that. The version of a part is
 //! its nonce.
 
-use crate::{Accept, Beat, FenceName, LeaseId, LeaseSnapshot, LeaseState, Mark, StoredLease, Token, Version, text};
+use crate::{
+    Accept, Beat, Elsewhere, LeaseId, LeaseSnapshot, LeaseState, Mark, StorePlace, StoredLease, Token, Version, text,
+};
 use serde::{Deserialize, Serialize};
 
 /// The version of the entry that this code writes, and the only one that it reads.
@@ -17,7 +19,8 @@ const LONGEST_HISTORY: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FenceEntry {
-    format: u32,
+    /// The version of the record.
+    pub format: u32,
     /// The name under which it is kept: another record must not pass for it.
     pub name: String,
     /// The lease; `None` before the first grant.
@@ -44,9 +47,38 @@ pub struct FenceEntry {
     pub marked: bool,
     /// Where the leases of this fence are kept since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub moved_to: Option<String>,
+    pub moved_to: Option<MovedTo>,
     /// Fresh in every entry: equal entries would have equal bodies.
     pub nonce: String,
+}
+
+/// Where leases have moved to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MovedTo {
+    /// Into the remote itself.
+    Remote,
+    /// Into this store.
+    Store(StorePlace),
+}
+
+impl MovedTo {
+    /// The place, for people.
+    pub fn in_words(&self) -> String {
+        match self {
+            MovedTo::Remote => "the remote".to_owned(),
+            MovedTo::Store(place) => text::in_quotes(&place.store),
+        }
+    }
+}
+
+impl From<&MovedTo> for Elsewhere {
+    fn from(to: &MovedTo) -> Elsewhere {
+        match to {
+            MovedTo::Remote => Elsewhere::InRemote,
+            MovedTo::Store(place) => Elsewhere::InStore(place.clone()),
+        }
+    }
 }
 
 /// Why a record in a store is not the entry of a fence.
@@ -175,6 +207,16 @@ impl FenceEntry {
         }
     }
 
+    /// The entry after its leases have moved elsewhere. Nobody holds a lease here from then on.
+    #[must_use]
+    pub fn moved_away(&self, to: MovedTo, nonce: String) -> FenceEntry {
+        let mut next = FenceEntry { moved_to: Some(to), nonce, ..self.clone() };
+        if let Some(stored) = &mut next.lease {
+            stored.lease.state = LeaseState::Released;
+        }
+        next
+    }
+
     /// The ownerships that led to the current one, newest first.
     pub fn history(&self) -> Vec<StoredLease> {
         self.lease.iter().chain(&self.before).cloned().collect()
@@ -196,11 +238,6 @@ fn barrier_of(next: &StoredLease) -> Mark {
         LeaseState::Held => Accept::Above.mark_before(next.lease.token),
         LeaseState::Released | LeaseState::Moved => next.lease.token.into(),
     }
-}
-
-/// The name of the record of `fence` in a store.
-pub fn entry_name(resource: &str, fence: &FenceName) -> String {
-    format!("{resource}/{fence}")
 }
 
 #[cfg(test)]

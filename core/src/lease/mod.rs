@@ -7,7 +7,7 @@
 //! [`trailers`] are parsed strictly; [`part`] the refs they are in; [`standing`] a lease as the gate knows it and what
 //! a push asks of it; [`found`] a lease whose ref is not where the log says; [`stopped`] a push that the gate did not see.
 //!
-//! [`mark`] is the record of the last write, in the remote, where leases are kept in a store; [`entry`] what such a store
+//! [`one_place`] says where a fence's lease may be kept. [`mark`] is the record of the last write, in the remote, where leases are kept in a store; [`entry`] what such a store
 //! keeps of a fence, and [`exchange`] the lines to the program that talks to it.
 //!
 //! [`store`] is the interface of lease stores, [`snapshot`] what a store returns; [`taking`] and [`pushing`] are the
@@ -22,6 +22,7 @@ pub(crate) mod judge;
 pub(crate) mod mark;
 #[cfg(test)]
 mod memory;
+pub(crate) mod one_place;
 pub(crate) mod part;
 pub(crate) mod pushing;
 pub(crate) mod record;

@@ -1,6 +1,9 @@
 //! The current state of a lease, what a push asks of it, and how it changes.
 
-use crate::{Accept, Beat, FenceName, Holder, Lease, LeaseState, Mark, ObjectId, Secret, Stamp, StoppedPush, Token};
+use crate::{
+    Accept, Beat, FenceEntry, FenceName, Holder, Lease, LeaseState, Mark, MarkRecord, ObjectId, Secret, Stamp,
+    StoppedPush, StoreFault, Token,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -73,6 +76,8 @@ pub struct LeaseAsk {
     pub beat_proof: Option<Secret>,
     /// The current record of the beat's ref. Git moves the ref only from there.
     pub beat_now: Option<Beat>,
+    /// The new record of the mark's ref.
+    pub mark: Option<Box<MarkAsk>>,
     /// Whether the push only asks if the lease is free.
     pub only_asks: bool,
     /// The push that it reports, if it asks because git stopped one.
@@ -81,6 +86,21 @@ pub struct LeaseAsk {
     pub secret: Option<Secret>,
     /// Whether the pusher may revoke a lease.
     pub may_revoke: bool,
+}
+
+/// The record to which a push would move the mark's ref.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkAsk {
+    /// Its commit.
+    pub commit: ObjectId,
+    /// That commit's parents.
+    pub parents: Vec<ObjectId>,
+    /// The record.
+    pub record: MarkRecord,
+    /// The proof that the record carries.
+    pub proof: Option<Secret>,
+    /// What the store has of the fence, if it was asked.
+    pub answer: Option<Result<Option<FenceEntry>, StoreFault>>,
 }
 
 /// How a lease changes.

@@ -91,6 +91,8 @@ impl fmt::Display for LeaseId {
 pub struct Ttl(u32);
 
 impl Ttl {
+    /// The shortest TTL.
+    pub const SHORTEST: Ttl = Ttl(1);
     /// The longest TTL.
     pub const MAX: Ttl = Ttl(7 * 24 * 3600);
     /// The longest TTL that a gate allows by default.
@@ -98,7 +100,7 @@ impl Ttl {
 
     /// The TTL with this many seconds.
     pub fn of_seconds(seconds: u64) -> Option<Ttl> {
-        u32::try_from(seconds).ok().map(Ttl).filter(|ttl| (Ttl(1)..=Ttl::MAX).contains(ttl))
+        u32::try_from(seconds).ok().map(Ttl).filter(|ttl| (Ttl::SHORTEST..=Ttl::MAX).contains(ttl))
     }
 
     /// The TTL as a duration.

@@ -1,8 +1,8 @@
 //! The lines of the log.
 
 use crate::{
-    Code, Evidence, FenceName, Heir, LeaseChange, LeaseId, LeaseMove, LineHash, Mark, Place, Plan, PushId, ReceivePack,
-    Refused, Source, Stamp, Standing, State, Token, TokenKind,
+    Code, Evidence, FenceName, Heir, LeaseChange, LeaseId, LeaseMove, LeaseState, LineHash, Mark, MarkAt, MarkChange,
+    Place, Plan, PushId, ReceivePack, Refused, Source, Stamp, Standing, State, Token, TokenKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +124,9 @@ pub enum Event {
         /// How leases change when it lands.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         leases: Vec<LeaseChange>,
+        /// How marks change when it lands.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        marks: Vec<MarkChange>,
         /// In observe mode: the code that would have refused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<Code>,
@@ -172,6 +175,9 @@ pub enum Event {
         moved: usize,
         /// Of how many.
         count: usize,
+        /// The fences whose mark in the repository it moved.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        marks: Vec<FenceName>,
         /// Why the push counts as over.
         evidence: Evidence,
     },
@@ -241,6 +247,10 @@ pub enum Event {
     /// From here on it counts as it was found.
     #[serde(rename = "lease.found")]
     LeaseFound(LeaseLine),
+    /// The mark in the repository is not where the log has it: it is older than the gate, or somebody wrote to its ref on the
+    /// server. From here on it counts as it was found.
+    #[serde(rename = "mark.found")]
+    MarkFound(MarkLine),
     /// A lease's owner renewed it.
     #[serde(rename = "lease.renewed")]
     LeaseRenewed(Renewed),
@@ -277,6 +287,20 @@ pub struct LeaseLine {
     pub pusher: String,
 }
 
+/// Where the mark's ref of a fence was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkLine {
+    /// The fence.
+    pub fence: FenceName,
+    /// Its commit and record; `None` if the ref is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<MarkAt>,
+    /// The fence's mark is at least this from now on.
+    pub mark: Mark,
+    /// Whose push found it.
+    pub pusher: String,
+}
+
 /// A heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewed {
@@ -305,6 +329,10 @@ impl LeaseChange {
         let fence = state.fence(&self.fence);
         let before = fence.lease.filter(|lease| lease.is_held());
         let held = match self.change {
+            // A lease that moves elsewhere may have been free.
+            LeaseMove::Release if self.standing.lease.state == LeaseState::Moved => {
+                before.map(|before| before.since.age_at(&before.heard))
+            }
             LeaseMove::Release => Some(self.standing.since.age_at(&self.standing.heard)),
             LeaseMove::Revoke => before.map(|before| before.since.age_at(&self.standing.heard)),
             // It expired at some time after its last heartbeat.

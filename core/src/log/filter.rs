@@ -55,6 +55,7 @@ impl Filter {
             | Event::LeaseReleased(line)
             | Event::LeaseRevoked(line)
             | Event::LeaseFound(line) => wanted(Some(&line.fence), Some(line.standing.lease.token)),
+            Event::MarkFound(line) => wanted(Some(&line.fence), None),
             Event::LeaseRenewed(renewed) => wanted(Some(&renewed.fence), Some(renewed.token)),
             Event::LogBegun { .. }
             | Event::LogRecovered { .. }
@@ -85,6 +86,7 @@ fn pusher_of(event: &Event) -> Option<&str> {
         | Event::LeaseReleased(line)
         | Event::LeaseRevoked(line)
         | Event::LeaseFound(line) => Some(&line.pusher),
+        Event::MarkFound(line) => Some(&line.pusher),
         Event::LeaseRenewed(renewed) => Some(&renewed.who.pusher),
         Event::PushAccepted { who, .. } | Event::PushEvicted { who, .. } => Some(&who.pusher),
         Event::PushRejected(refused) | Event::LeaseRefused(refused) | Event::PushObserved(refused) => {

@@ -1,7 +1,8 @@
 //! The record of an admitted push whose refs git is still updating.
 
 use crate::{
-    FenceName, LeaseAsk, LeaseChange, ObjectId, Place, ReceivePack, RefName, Stake, Stamp, Standing, Token, Who,
+    FenceName, LeaseAsk, LeaseChange, MarkChange, ObjectId, Place, ReceivePack, RefName, Stake, Stamp, Standing, Token,
+    Who,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sha2::{Digest, Sha256};
@@ -111,6 +112,9 @@ pub struct InFlight {
     /// How leases change when it lands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<LeaseChange>,
+    /// How marks change when it lands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<MarkChange>,
     /// Who pushes.
     pub who: Who,
     /// Where it runs.
@@ -195,6 +199,7 @@ pub(crate) mod tests {
             }],
             plan: Plan::of(refs.collect()),
             leases: Vec::new(),
+            marks: Vec::new(),
             who: Who { owner: None, pusher: "tester".to_owned(), address: None },
             place: Place { boot: "b".to_owned(), machine: None, pid_ns: 1, uptime_ms: 0 },
             receive_pack: None,

@@ -1,6 +1,6 @@
 //! How a line of the log changes the state of all fences.
 
-use crate::{Event, FenceName, InFlight, KnownSettings, Landed, PushId, State, TokenKind};
+use crate::{Event, FenceName, InFlight, KnownSettings, Landed, PushId, State};
 
 /// The version of the log's format that this code writes and reads.
 pub const LOG_VERSION: u32 = 1;
@@ -50,15 +50,17 @@ impl State {
             | Event::LeaseReleased(line)
             | Event::LeaseRevoked(line) => self.move_lease(line),
             Event::LeaseFound(line) => self.find_lease(line),
+            Event::MarkFound(line) => self.find_mark(line),
             Event::LeaseRenewed(renewed) => self.renew_lease(renewed),
             Event::PushAccepted { push, .. } if push.0 != seq => return Err(FoldError::WrongId(*push, seq)),
-            Event::PushAccepted { push, stake, also, leases, who, plan, receive_pack, place, .. } => {
+            Event::PushAccepted { push, stake, also, leases, marks, who, plan, receive_pack, place, .. } => {
                 self.in_flight.push(InFlight {
                     push: *push,
                     time: time.to_owned(),
                     stakes: [std::slice::from_ref(stake), also].concat(),
                     plan: plan.clone(),
                     leases: leases.clone(),
+                    marks: marks.clone(),
                     who: who.clone(),
                     place: place.clone(),
                     receive_pack: *receive_pack,
@@ -73,21 +75,25 @@ impl State {
                     flight.landed = Landed { spent: spent.clone(), moved: *moved };
                 }
             }
-            Event::PushSettled { push, spent, .. } => self.settle_push(*push, spent)?,
+            Event::PushSettled { push, spent, marks, .. } => self.settle_push(*push, spent, marks)?,
         }
         Ok(())
     }
 
     /// The push leaves its slot, and the tokens it spent raise the marks.
-    fn settle_push(&mut self, push: PushId, spent: &[FenceName]) -> Result<(), FoldError> {
+    fn settle_push(&mut self, push: PushId, spent: &[FenceName], marks: &[FenceName]) -> Result<(), FoldError> {
         let at = self.in_flight.iter().position(|flight| flight.push == push);
         let flight = self.in_flight.remove(at.ok_or(FoldError::NotInFlight(push))?);
+        for change in flight.marks.iter().filter(|change| marks.contains(&change.fence)) {
+            self.move_mark(push, change);
+        }
         for (fence, token) in spent.iter().filter_map(|fence| Some((fence, flight.token_for(fence)?))) {
             let mark = self.fence(fence).mark.after(token);
             self.raise_by(push, fence, mark);
             // A lease's token moves refs together with the lease, so the line of the lease decides the kind.
             if !flight.leases.iter().any(|change| change.fence == *fence) {
-                self.kinds.entry(fence.clone()).or_insert(TokenKind::Own);
+                let kind = self.wrote(fence, flight.marks.iter().find(|change| change.fence == *fence));
+                self.kinds.entry(fence.clone()).or_insert(kind);
             }
         }
         Ok(())
@@ -97,16 +103,17 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Evidence, Heir, LeaseLine, Mark, Source, Standing, log::flight::tests::in_flight};
+    use crate::{Evidence, Heir, LeaseLine, Mark, Source, Standing, TokenKind, log::flight::tests::in_flight};
 
     fn accepted(seq: u64, token: Option<u64>) -> Event {
-        let InFlight { push, stakes, plan, leases, who, place, receive_pack, .. } =
+        let InFlight { push, stakes, plan, leases, marks, who, place, receive_pack, .. } =
             in_flight(seq, token, &[("refs/heads/a", "a", "b")]);
         Event::PushAccepted {
             push,
             stake: stakes[0].clone(),
             also: vec![],
             leases,
+            marks,
             code: None,
             reason: None,
             source: Source::Option,
@@ -126,6 +133,7 @@ mod tests {
             spent: if moved { vec![FenceName::repo()] } else { vec![] },
             moved: usize::from(moved),
             count: 1,
+            marks: vec![],
             evidence: Evidence::ReceivePackGone,
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod event;
 pub(crate) mod filter;
 pub(crate) mod flight;
 pub(crate) mod fold;
+pub(crate) mod marks;
 pub(crate) mod place;
 pub(crate) mod ref_watch;
 pub(crate) mod refused;

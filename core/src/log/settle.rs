@@ -5,7 +5,8 @@
 //! if it had never moved.
 
 use crate::{
-    Event, FenceName, InFlight, Landed, LeaseChange, LeasePart, ObjectId, PlannedRef, Push, PushId, Stake, State,
+    Event, FenceName, InFlight, Landed, LeaseChange, LeasePart, MarkChange, ObjectId, PlannedRef, Push, PushId, Stake,
+    State,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -36,6 +37,9 @@ pub struct Settlement {
     /// The changes of leases that landed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<LeaseChange>,
+    /// The changes of marks that landed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<MarkChange>,
 }
 
 impl Settlement {
@@ -43,15 +47,16 @@ impl Settlement {
     /// records the rest when it reads the lease's ref.
     pub fn on_record(self, flight: &InFlight, state: &State, count: usize, evidence: Evidence) -> Vec<Event> {
         let (stake, also) = self.stakes_after(flight, state);
-        let Settlement { spent, moved, leases } = self;
-        let settled = Event::PushSettled { push: flight.push, stake, also, spent, moved, count, evidence };
+        let Settlement { spent, moved, leases, marks } = self;
+        let marks = marks.into_iter().map(|change| change.fence).collect();
+        let settled = Event::PushSettled { push: flight.push, stake, also, spent, moved, count, marks, evidence };
         followed_by(settled, &leases, flight, state)
     }
 
     /// The lines that record what `flight`, which is still in flight, has moved so far.
     pub fn so_far(self, flight: &InFlight, state: &State, count: usize) -> Vec<Event> {
         let (stake, also) = self.stakes_after(flight, state);
-        let Settlement { spent, moved, leases } = self;
+        let Settlement { spent, moved, leases, .. } = self;
         let landed = Event::PushLanded { push: flight.push, stake, also, spent, moved, count, settled_as: None };
         followed_by(landed, &leases, flight, state)
     }
@@ -73,7 +78,8 @@ impl Settlement {
     fn stakes_after(&self, flight: &InFlight, state: &State) -> (Stake, Vec<Stake>) {
         let mut stakes = flight.stakes.iter().map(|stake| {
             let raised = self.leases.iter().filter(|change| change.fence == stake.fence).map(|change| change.raises_to);
-            let mark = raised.fold(state.fence(&stake.fence).mark, Ord::max);
+            let marks = self.marks.iter().filter(|change| change.fence == stake.fence).map(|change| change.raises_to);
+            let mark = raised.chain(marks).fold(state.fence(&stake.fence).mark, Ord::max);
             let spent = stake.token.filter(|_| self.spent.contains(&stake.fence));
             Stake { mark: spent.map_or(mark, |token| mark.after(token)), ..stake.clone() }
         });
@@ -136,23 +142,30 @@ pub fn landed_so_far(flight: &InFlight, plan: &[PlannedRef], seen: &[Option<Obje
 fn of_those(flight: &InFlight, plan: &[PlannedRef], has_moved: impl Fn(usize, &PlannedRef) -> bool) -> Settlement {
     let moved = plan.iter().enumerate().filter(|(at, planned)| has_moved(*at, planned)).map(|(_, planned)| planned);
     let moved: Vec<&PlannedRef> = moved.collect();
-    let fences: HashSet<&FenceName> = moved.iter().map(|planned| &planned.fence).chain(&flight.landed.spent).collect();
-    let has_landed = |change: &&LeaseChange| {
-        let name = LeasePart::Lease.of(&change.fence);
+    // The mark goes with a write and is none: a token is spent by it only if its move was proven, which the change itself says.
+    let writes = moved.iter().filter(|planned| part_in(planned) != Some(LeasePart::Mark));
+    let fences: HashSet<&FenceName> = writes.map(|planned| &planned.fence).chain(&flight.landed.spent).collect();
+    let has_moved = |part: LeasePart, fence: &FenceName| {
+        let name = part.of(fence);
         moved.iter().any(|planned| planned.name == name)
     };
     Settlement {
         spent: flight.stakes.iter().map(|stake| &stake.fence).filter(|fence| fences.contains(fence)).cloned().collect(),
         moved: moved.len().max(flight.landed.moved),
-        leases: flight.leases.iter().filter(has_landed).cloned().collect(),
+        leases: flight.leases.iter().filter(|change| has_moved(LeasePart::Lease, &change.fence)).cloned().collect(),
+        marks: flight.marks.iter().filter(|change| has_moved(LeasePart::Mark, &change.fence)).cloned().collect(),
     }
 }
 
 /// Whether the push moved this ref. A lease's ref that has neither its old nor its new value was written on the server
 /// since: it counts as moved, and the next push records what it finds there.
 fn was_moved_by_push(planned: &PlannedRef, now: &Option<ObjectId>) -> bool {
-    let is_beat = matches!(LeasePart::in_name(&planned.name), Some((_, LeasePart::Beat)));
+    let is_beat = part_in(planned) == Some(LeasePart::Beat);
     planned.old != *now && (!is_beat || planned.new == *now)
+}
+
+fn part_in(planned: &PlannedRef) -> Option<LeasePart> {
+    LeasePart::in_name(&planned.name).map(|(_, part)| part)
 }
 
 /// Whether the refs alone show that the push is over: each has its new value.
@@ -186,6 +199,27 @@ mod tests {
             let settlement = settle(&flight, &flight.plan.refs, &values(seen));
             assert_eq!(settlement.moved, moved, "{seen}");
             assert_eq!(settlement.spent.is_empty(), moved == 0, "{seen}");
+        }
+    }
+
+    /// Git may move it and decline the rest. Only a proven one raises the mark.
+    #[test]
+    fn mark_that_moved_without_the_refs_of_its_push_spends_nothing() {
+        let mut flight = in_flight(1, Some(5), &[("refs/heads/a", "a", "b"), ("refs/fence/repo/mark", "c", "d")]);
+        let (commit, mark) = (oid("d").unwrap(), crate::Mark::at(5).unwrap());
+        let record = crate::MarkRecord::begins(mark, None, "anna", crate::nonce_of([1; 16]));
+        let at = crate::MarkAt { commit, record };
+        for (raises_to, after) in [(crate::Mark::default(), 0), (mark, 5)] {
+            flight.marks = vec![MarkChange { fence: FenceName::repo(), at: at.clone(), raises_to }];
+            for (seen, marks, is_spent) in [("ac", 0, false), ("ad", after, false), ("bc", 5, true), ("bd", 5, true)] {
+                let settlement = settle(&flight, &flight.plan.refs, &values(seen));
+                assert_eq!(!settlement.spent.is_empty(), is_spent, "{seen}");
+                let mut state = State { in_flight: vec![flight.clone()], ..State::default() };
+                state.settle(&flight, settlement, 2, Evidence::ReceivePackGone);
+                assert_eq!(state.fence(&FenceName::repo()).mark.get(), marks, "{seen}");
+                let is_there = state.written.get(&FenceName::repo()).is_some_and(|standing| standing.at.is_some());
+                assert_eq!(is_there, seen.ends_with('d'), "{seen}");
+            }
         }
     }
 

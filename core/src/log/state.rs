@@ -1,6 +1,9 @@
 //! The state of all fences: the fold of the log's lines.
 
-use crate::{FenceName, Heir, InFlight, KnownSettings, LeaseLine, Mark, PushId, Renewed, Standing, TokenKind};
+use crate::{
+    FenceName, Heir, InFlight, KnownSettings, LeaseLine, LeaseState, Mark, MarkStanding, PushId, Renewed, Standing,
+    TokenKind,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -12,6 +15,9 @@ pub struct State {
     /// The current leases of the fences that have granted one.
     #[serde(default)]
     pub leases: BTreeMap<FenceName, Standing>,
+    /// The marks in the repository, of the fences that have one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub written: BTreeMap<FenceName, MarkStanding>,
     /// The kind of tokens that each fence takes, if decided.
     #[serde(default)]
     pub kinds: BTreeMap<FenceName, TokenKind>,
@@ -100,7 +106,8 @@ impl State {
             flight.leases.retain(|change| change.fence != line.fence);
         }
         let is_decided = self.kinds.contains_key(&line.fence) && self.knows_kinds();
-        if !is_decided {
+        // A lease that has moved says nothing about the tokens that come from elsewhere.
+        if !is_decided && line.standing.lease.state != LeaseState::Moved {
             self.kinds.insert(line.fence.clone(), TokenKind::Lease);
         }
     }

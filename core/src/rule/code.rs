@@ -82,6 +82,9 @@ codes! {
     /// the change to the lease is not allowed, or the fence takes its own tokens and grants no leases
     LeaseInvalid = "FENCE-LEASE-INVALID" { remedy: "see the message", of_lease: true }
 
+    /// the gate could not ask the store that keeps the leases (`fence.store`) who holds the lease
+    Store = "FENCE-STORE" { remedy: "push again with the same token when the store answers", retryable: true }
+
     /// the fence's files or settings cannot be used
     Broken = "FENCE-BROKEN" { remedy: "contact the server's operator" }
 }

@@ -1,8 +1,8 @@
 //! The decision: whether a push is admitted.
 
 use crate::{
-    Enforcement, FenceName, Ground, LeaseAsk, LeaseChange, LeaseMove, MovedRef, PlannedRef, Reject, Rules, Stamp,
-    State, Token, TokenKind,
+    Enforcement, FenceName, Ground, LeaseAsk, LeaseChange, LeaseMove, MarkAsk, MarkChange, MarkJudged, MovedRef,
+    PlannedRef, Reject, Rules, Stamp, State, Token, TokenKind,
 };
 
 /// What a push carries for one fence that it touches.
@@ -108,7 +108,11 @@ struct Judged {
 
 fn judge(state: &State, claim: &Claim<'_>, now: &Stamp) -> Judged {
     let fence = state.fence(&claim.rules.fence);
-    let lease = claim.lease.map(|asked| fence.judge(claim.rules, asked, now)).transpose();
+    let lease = match (claim.lease, claim.mark()) {
+        (Some(_), Some(_)) => claim.judge_mark(state, now).map(|judged| judged.lease),
+        (Some(asked), None) => fence.judge(claim.rules, asked, now).map(Some),
+        (None, _) => Ok(None),
+    };
     let token = if claim.guarded { judge_token(state, claim) } else { Ok(()) };
     let only_takes = |change: &LeaseChange| !matches!(change.change, LeaseMove::Advance | LeaseMove::Release);
     let token = token.and_then(|()| match &lease {
@@ -137,6 +141,16 @@ fn judge_token(state: &State, claim: &Claim<'_>) -> Result<(), Reject> {
     if let Some(limit) = claim.rules.max_jump.filter(|limit| token.get() - mark.get() > *limit) {
         return Err(Reject::Jump { fence, token, mark, limit });
     }
+    if let Some(carried) = claim.mark() {
+        return standing.counts(claim.rules, carried, token);
+    }
+    if claim.rules.store.is_some() {
+        let why = format!(
+            "its leases are kept in {}, and the push does not carry the mark of one",
+            standing.store_in_words(claim.rules)
+        );
+        return Err(required(claim, &why));
+    }
     if kind != Some(TokenKind::Lease) {
         return Ok(());
     }
@@ -147,6 +161,27 @@ fn judge_token(state: &State, claim: &Claim<'_>) -> Result<(), Reject> {
             Err(required(claim, &format!("token {token} is not the lease's token {}", lease.lease.token)))
         }
         _ => Ok(()),
+    }
+}
+
+/// How marks change when a push with these claims lands, once it is admitted.
+pub fn moved_marks(state: &State, claims: &[Claim<'_>], now: &Stamp) -> Vec<MarkChange> {
+    let judged = claims.iter().filter(|claim| claim.mark().is_some()).map(|claim| claim.judge_mark(state, now));
+    judged.filter_map(|judged| Some(judged.ok()?.mark)).collect()
+}
+
+impl Claim<'_> {
+    /// The new mark that it carries.
+    fn mark(&self) -> Option<&MarkAsk> {
+        self.lease?.mark.as_deref()
+    }
+
+    fn judge_mark(&self, state: &State, now: &Stamp) -> Result<MarkJudged, Reject> {
+        let writes = self.guarded.then_some(self.token);
+        match self.lease.zip(self.mark()) {
+            Some((asked, mark)) => state.fence(&self.rules.fence).judge_mark(self.rules, asked, mark, writes, now),
+            None => Err(Reject::malformed("the push moves no mark")),
+        }
     }
 }
 

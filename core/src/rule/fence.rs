@@ -1,7 +1,8 @@
 //! The current state of one fence.
 
 use crate::{
-    FenceName, InFlight, LeaseAsk, LeaseChange, Mark, Reject, Rules, Stamp, Standing, State, TokenKind, judge_lease,
+    FenceName, InFlight, LeaseAsk, LeaseChange, LeaseState, Mark, MarkStanding, Reject, Rules, Stamp, Standing, State,
+    TokenKind, judge_lease,
 };
 
 /// A fence: its mark, its lease, and the push in its slot.
@@ -11,6 +12,8 @@ pub struct Fence<'a> {
     pub mark: Mark,
     /// Its lease, if it ever granted one.
     pub lease: Option<&'a Standing>,
+    /// Its mark in the repository, and whose write was the last, if it ever had one.
+    pub written: Option<&'a MarkStanding>,
     /// The kind of tokens it takes, by its log.
     pub kind: Option<TokenKind>,
     /// The admitted pushes that are not settled yet. At most one in enforce mode; observe mode keeps nobody
@@ -26,13 +29,19 @@ impl Fence<'_> {
 
     /// The kind of tokens it takes under these `rules`; `None` if not decided yet.
     pub fn kind(&self, rules: &Rules) -> Option<TokenKind> {
-        rules.tokens.or(self.kind).or(self.lease.map(|_| TokenKind::Lease))
+        // Leases that are kept in a store, which the gate asks, are leases. Those that have moved elsewhere are not its own.
+        let asks = rules.store.as_ref().map(|_| TokenKind::Lease);
+        let grants = self.lease.filter(|standing| standing.lease.state != LeaseState::Moved).map(|_| TokenKind::Lease);
+        asks.or(rules.tokens).or(self.kind).or(grants)
     }
 
     /// Judges what a push asks of its lease. A fence with tokens of its own grants no leases.
     pub fn judge(&self, rules: &Rules, asked: &LeaseAsk, now: &Stamp) -> Result<LeaseChange, Reject> {
         if self.kind(rules) == Some(TokenKind::Own) {
             return Err(Reject::OwnTokens { fence: rules.fence.clone() });
+        }
+        if let Some(reject) = self.is_elsewhere(rules, asked) {
+            return Err(reject);
         }
         judge_lease(rules, self.lease, self.mark, asked, now)
     }
@@ -44,6 +53,7 @@ impl State {
         Fence {
             mark: self.marks.get(name).copied().unwrap_or_default(),
             lease: self.leases.get(name),
+            written: self.written.get(name),
             kind: self.kinds.get(name).copied(),
             slot: self.in_flight.iter().filter(|flight| self.is_in_the_way(flight, name)).collect(),
         }

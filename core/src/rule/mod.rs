@@ -13,4 +13,5 @@ pub(crate) mod offer;
 pub(crate) mod pattern;
 pub(crate) mod reject;
 pub(crate) mod rules;
+pub(crate) mod store_setting;
 pub(crate) mod weaker;

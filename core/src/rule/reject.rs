@@ -3,7 +3,7 @@
 //! Each refusal is a variant of [`Reject`], with its message, and one arm of [`Reject::facts`].
 
 use super::hint::{self, WHO_CHANGES};
-use crate::{Code, FenceName, LeaseId, Mark, ObjectId, RefName, Token, TokenKind, text};
+use crate::{Code, FenceName, LeaseId, Mark, ObjectId, RefName, StoreFault, Token, TokenKind, text};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -44,6 +44,17 @@ impl fmt::Display for MovedRef {
         let claimed = if self.claimed == "none" { "not to exist".to_owned() } else { format!("at {}", self.claimed) };
         write!(f, "ref '{}' {now}, but the push expects it {claimed}: another push was faster", self.name)
     }
+}
+
+/// A store whose records are older than the repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreBehind {
+    /// The store, in quotes.
+    pub store: String,
+    /// The highest token in it.
+    pub counter: Mark,
+    /// The fence's mark.
+    pub mark: Mark,
 }
 
 /// A refusal. Its `Display` is the message for people.
@@ -177,6 +188,22 @@ pub enum Reject {
         /// The fence.
         fence: FenceName,
     },
+    /// The store that keeps the leases has an older state than the repository.
+    #[error("{} has granted tokens up to {} for fence '{fence}', whose mark is {}: it has lost records", .behind.store, .behind.counter, .behind.mark)]
+    StoreBehind {
+        /// The fence.
+        fence: FenceName,
+        /// How far.
+        behind: Box<StoreBehind>,
+    },
+    /// The store that keeps the leases could not be asked.
+    #[error("who holds the lease of fence '{fence}' could not be asked: {fault}")]
+    Store {
+        /// The fence.
+        fence: FenceName,
+        /// What failed, and what to do about it.
+        fault: Box<StoreFault>,
+    },
     /// The fence's own files or settings are unusable.
     #[error("{what}")]
     Broken {
@@ -303,6 +330,23 @@ impl Reject {
                 fence,
                 format!(
                     "nothing was written. Push with a token from where the other pushers get theirs. {WHO_CHANGES}"
+                ),
+            ),
+            Reject::StoreBehind { fence, behind } => Facts::of(
+                Code::Stale,
+                fence,
+                format!(
+                    "nothing was written. A new lease gets a token above {}:  {}",
+                    behind.mark,
+                    hint::command("run", fence)
+                ),
+            ),
+            Reject::Store { fence, fault } => Facts::of(
+                Code::Store,
+                fence,
+                format!(
+                    "nothing was written. Push again with the same token. For the server's operator: {}",
+                    fault.hint
                 ),
             ),
             Reject::Broken { fix, .. } => Facts::of(Code::Broken, None, fix),

@@ -1,6 +1,6 @@
 //! The settings: which refs a fence guards and how it judges pushes.
 
-use crate::{FenceName, Mark, RefName, Token, Ttl, pattern_matches};
+use crate::{FenceName, Mark, RefName, StorePlace, StoreUrl, Token, Ttl, pattern_matches};
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::Duration;
 
@@ -99,6 +99,12 @@ pub struct Rules {
     /// The kind of tokens that the fence takes; if not set, the first push or grant that lands decides.
     #[serde(serialize_with = "as_word_or_any")]
     pub tokens: Option<TokenKind>,
+    /// Where the leases are kept, if not in the repository: the gate asks there who holds them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreUrl>,
+    /// The name of the repository in the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
 }
 
 impl Rules {
@@ -117,7 +123,15 @@ impl Rules {
             lease_max_ttl: Ttl::ONE_DAY,
             allow_revoke: Vec::new(),
             tokens: None,
+            store: None,
+            resource: None,
         }
+    }
+
+    /// The store and the name of the repository in it, as marks and messages name them; `None` if leases are not kept in a
+    /// store.
+    pub fn store_place(&self) -> Option<StorePlace> {
+        StorePlace::new(&self.store.as_ref()?.shown(), self.resource.as_ref()?)
     }
 
     /// Whether this fence guards `name`. No fence guards lease refs.

@@ -40,8 +40,24 @@ pub const IF_HELD: CloneSetting = CloneSetting {
     meaning: "what `git fence run` does if another holds the lease; `--if-held` and `--wait` override it",
 };
 
+/// Where leases are kept.
+pub const STORE: CloneSetting = CloneSetting {
+    key: "store",
+    values: "a URL, `remote`",
+    default: "`remote`",
+    meaning: "where the leases are kept: in the remote itself, or in a store; `--store` and `GIT_FENCE_STORE` override it",
+};
+
+/// The name of the repository in a store.
+pub const RESOURCE: CloneSetting = CloneSetting {
+    key: "resource",
+    values: "a name",
+    default: "host and path of the remote",
+    meaning: "the name of the repository in the store; the same for everybody who pushes to it",
+};
+
 /// All of them.
-pub const CLONE_SETTINGS: &[CloneSetting] = &[OWNER, TTL, IF_HELD];
+pub const CLONE_SETTINGS: &[CloneSetting] = &[OWNER, TTL, IF_HELD, STORE, RESOURCE];
 
 impl CloneSetting {
     /// The full name.

@@ -31,6 +31,8 @@ pub enum TokenError {
 impl Token {
     /// The largest token: 2^63-1.
     pub const MAX: Token = Token(i64::MAX as u64);
+    /// The smallest one.
+    pub const FIRST: Token = Token(1);
 
     /// Reads a token in its only spelling: digits, no leading zero.
     pub fn parse(text: &[u8]) -> Result<Token, TokenError> {

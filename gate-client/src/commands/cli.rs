@@ -6,6 +6,7 @@ use crate::{
         push::{self, PushArgs},
         single::{self, Output},
         status,
+        store::StoreCommand,
         watching::watch,
     },
     demo::{self, DemoArgs},
@@ -100,6 +101,9 @@ enum FenceCommand {
         /// What has been done
         text: String,
     },
+    /// Keep leases in a database that all machines reach: try one, prepare it, move leases there or back
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Show the point: an agent freezes in mid-push, another takes over, the first wakes up too late
     ///
     /// Real processes on a throw-away remote; about ten seconds, and nothing is left behind. In a terminal it is told line
@@ -171,6 +175,18 @@ pub(crate) fn run(args: Vec<OsString>, environment: Environment) -> ExitCode {
 /// Runs a single command and prints its result.
 fn single(command: &FenceCommand, environment: Environment, interrupt: Interrupt) -> ExitCode {
     let (json, owner, place) = command.caller();
+    if let FenceCommand::Store(store) = command
+        && let Some(done) = store.run_anywhere()
+    {
+        let me = user_at_host();
+        return match done {
+            Ok(output) => {
+                output.print(json, &me);
+                ExitCode::SUCCESS
+            }
+            Err(failure) => fail(&failure, failure.exit_code(), json, &me),
+        };
+    }
     let context = match Context::here(environment, interrupt) {
         Ok(context) => context,
         Err(failure) => return fail(&failure, failure.exit_code(), json, &user_at_host()),
@@ -215,6 +231,7 @@ impl FenceCommand {
             | FenceCommand::Status { single, .. }
             | FenceCommand::Log { single, .. }
             | FenceCommand::Progress { single, .. } => (single.json, None, single.place.clone()),
+            FenceCommand::Store(store) => (store.json(), None, Target::default()),
             FenceCommand::Run(_) | FenceCommand::Demo(_) | FenceCommand::Keeper(_) => (false, None, Target::default()),
         }
     }
@@ -230,6 +247,7 @@ impl FenceCommand {
             FenceCommand::Status { single, .. } => status::status(context, &single.place),
             FenceCommand::Log { single, most } => single::log(context, &single.place, most.get()),
             FenceCommand::Progress { single, text } => single::progress(context, &single.place, text),
+            FenceCommand::Store(store) => store.run(context),
             FenceCommand::Run(_) | FenceCommand::Demo(_) | FenceCommand::Keeper(_) => {
                 Err(Failure::usage("not a single command", "git fence -h"))
             }

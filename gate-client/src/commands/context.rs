@@ -7,7 +7,7 @@ use crate::{
     failure::Failure,
     git::{
         Waiting,
-        address::address,
+        address::{address, resource as resource_of},
         local::{Local, Remote},
     },
     lease::{
@@ -15,6 +15,7 @@ use crate::{
         taking::LeaseRequest,
     },
     run::signals::Interrupt,
+    store::program::StoreProgram,
     surroundings::Environment,
 };
 use clap::Args;
@@ -25,8 +26,14 @@ use std::{
     io::{self, IsTerminal as _},
     os::unix::ffi::OsStrExt,
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
+
+/// What is said for a lease that is kept in the remote itself.
+const IN_THE_REMOTE: &str = "remote";
+/// The same, as gates spell it: a machine may have both.
+const NONE: &str = "none";
 
 /// Which fence of which remote.
 #[derive(Debug, Clone, Default, Args)]
@@ -37,6 +44,9 @@ pub(crate) struct Target {
     /// The remote, by name or URL [default: that of the enclosing run, or origin]
     #[arg(long, value_name = "REMOTE")]
     pub(crate) remote: Option<String>,
+    /// Where the lease is kept: the URL of a store, or 'remote' [default: GIT_FENCE_STORE, or fence.store, or the remote]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
 }
 
 /// The owner and the TTL of a new lease.
@@ -98,10 +108,20 @@ impl Context {
                 self.local.remote(named.as_deref().or_else(|| self.environment.text(env::GIT_FENCE_REMOTE)))?
             }
         };
-        self.client_of(fence, remote)
+        let client = self.client_of(fence, remote, place.store.as_deref())?;
+        // Inside a run its fence is where the run found it.
+        match self.inherited().filter(|(held, _)| place.store.is_none() && held.fence == client.fence) {
+            Some((held, _)) if held.url == client.remote.url => Ok(client.with_store_of(&held)),
+            _ => Ok(client),
+        }
     }
 
-    pub(crate) fn client_of(&self, fence: Option<&str>, remote: Remote) -> Result<Client, Failure> {
+    pub(crate) fn client_of(
+        &self,
+        fence: Option<&str>,
+        remote: Remote,
+        store: Option<&str>,
+    ) -> Result<Client, Failure> {
         let fence = FenceName::parse(fence.unwrap_or(FenceName::REPO).as_bytes())
             .map_err(|e| Failure::usage(e.to_string(), "every repository has the fence 'repo'"))?;
         let mut local = self.local.clone();
@@ -110,7 +130,19 @@ impl Context {
         let patience = (!io::stdin().is_terminal()).then_some(PATIENCE);
         let waiting = Some(Waiting::on(&remote.name));
         let clock = Clock::of(&self.environment);
-        Ok(Client { local, remote, fence, clock, until: None, stop: None, hurry: None, patience, waiting })
+        let store = self.store(store, &remote).map(Arc::new);
+        Ok(Client { local, remote, fence, clock, until: None, stop: None, hurry: None, patience, waiting, store })
+    }
+
+    /// The store that is `given` or set; none if leases are kept in the remote.
+    fn store(&self, given: Option<&str>, remote: &Remote) -> Option<StoreProgram> {
+        let defaults = self.defaults();
+        let url = given.or_else(|| self.environment.text(env::GIT_FENCE_STORE)).map(str::to_owned);
+        let in_the_remote = |url: &String| url.is_empty() || url == IN_THE_REMOTE || url == NONE;
+        let url = url.or_else(|| defaults.store()).filter(|url| !in_the_remote(url))?;
+        let resource = defaults.resource();
+        let resource = resource.unwrap_or_else(|| resource_of(OsStr::new(&remote.url), &self.local.git.dir));
+        Some(StoreProgram::new(&url, &resource))
     }
 
     /// The lease that is held here: that of the enclosing run, or the one that was acquired.
@@ -123,7 +155,8 @@ impl Context {
         let outer = self.runs().into_iter().rev().filter(|_| place.remote.is_some());
         if let Some((held, dir)) = self.inherited().into_iter().chain(outer).find(is_meant) {
             let remote = self.local.remote_at(&held.remote, &held.url);
-            return Ok((self.client_of(Some(held.fence.as_str()), remote)?, dir));
+            let client = self.client_of(Some(held.fence.as_str()), remote, Some(IN_THE_REMOTE))?;
+            return Ok((client.with_store_of(&held), dir));
         }
         let client = self.client(place)?;
         if self.is_orphan(&client) {
@@ -136,6 +169,7 @@ impl Context {
                 "take one with  git fence acquire  or  git fence run -- COMMAND",
             )
         })?;
+        let client = dir.held().map(|held| client.with_store_of(&held)).unwrap_or(client);
         Ok((client, dir))
     }
 

@@ -3,7 +3,7 @@
 use crate::{failure::Failure, git::Git, run::IfHeld};
 use clap::ValueEnum as _;
 use git_fence_core::{
-    clone_setting::{CloneSetting, IF_HELD, OWNER, TTL},
+    clone_setting::{CloneSetting, IF_HELD, OWNER, RESOURCE, STORE, TTL},
     owner_name, text,
 };
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ pub(crate) struct Defaults {
 
 impl Defaults {
     pub(crate) fn of(git: &Git) -> Defaults {
-        Defaults { settings: git.settings(&[], r"^fence\.(owner|ttl|ifheld)$") }
+        Defaults { settings: git.settings(&[], r"^fence\.(owner|ttl|ifheld|store|resource)$") }
     }
 
     /// The value of a setting, if it is set. As in git, the last one counts and case does not.
@@ -33,6 +33,16 @@ impl Defaults {
     /// As it is written, and the name of the setting for messages.
     pub(crate) fn ttl(&self) -> Option<(String, String)> {
         self.get(TTL).map(|value| (value, TTL.name()))
+    }
+
+    /// Where leases are kept: the remote, or the URL of a store.
+    pub(crate) fn store(&self) -> Option<String> {
+        self.get(STORE)
+    }
+
+    /// The name of the repository in a store.
+    pub(crate) fn resource(&self) -> Option<String> {
+        self.get(RESOURCE)
     }
 
     pub(crate) fn if_held(&self) -> Result<IfHeld, Failure> {

@@ -6,9 +6,11 @@
 pub(crate) mod cli;
 pub(crate) mod context;
 pub(crate) mod defaults;
+mod moving;
 pub(crate) mod own;
 pub(crate) mod pre_push;
 pub(crate) mod push;
 pub(crate) mod single;
 pub(crate) mod status;
+pub(crate) mod store;
 pub(crate) mod watching;

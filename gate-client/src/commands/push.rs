@@ -8,7 +8,8 @@ use crate::{
         pre_push,
         single::Output,
     },
-    failure::{Cause, Failure},
+    failure::{Cause, Failure, of_file},
+    files::home,
     git::{Git, How, run},
     lease::{
         held::{LeaseDir, TakenBy},
@@ -23,11 +24,15 @@ use crate::{
     },
 };
 use clap::Args;
-use git_fence_core::{HolderMove, TRAILER, Token, text};
+use git_fence_core::{Code, HolderMove, TRAILER, Token, text};
 use git_fence_system::env;
 use std::{
     ffi::{OsStr, OsString},
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::DirBuilderExt as _,
+    },
+    path::Path,
     process::Command,
 };
 
@@ -36,6 +41,9 @@ pub(crate) struct PushArgs {
     /// The fence [default: that of the enclosing run, or repo]
     #[arg(long, value_name = "NAME")]
     fence: Option<String>,
+    /// Where the lease is kept: the URL of a store, or 'remote' [default: GIT_FENCE_STORE, or fence.store, or the remote]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     #[command(flatten)]
     pub(crate) wanted: LeaseArgs,
     #[command(flatten)]
@@ -173,6 +181,12 @@ fn output_of(moved: Moved, client: &Client) -> Result<Output, Failure> {
             let report = Report::new(Outcome::Landed, format!("landed with token {token}: {what}")).about(client);
             Ok(Output::of(Report { token: Some(token), moved: Some(moved), up_to_date: Some(old), ..report }))
         }
+        Moved::NothingNew { refs } => {
+            let names = refs.iter().filter(|answer| answer.up_to_date);
+            let old = names.map(|answer| text::one_line(answer.name.as_bytes(), 200)).collect();
+            let report = Report::new(Outcome::UpToDate, "nothing new: the remote is up to date").about(client);
+            Ok(Output::of(Report { up_to_date: Some(old), ..report }))
+        }
         Moved::Refused(refused) => Err(client.refused(&refused).already_shown()),
     }
 }
@@ -193,27 +207,67 @@ fn push_with(
     token: Token,
     mut refspecs: Vec<OsString>,
 ) -> Result<Output, Failure> {
-    // In a dry run git runs the hook; otherwise we run it below.
-    let verify = if args.dry_run && !args.no_verify { "--verify" } else { "--no-verify" };
-    let mut push = client.local.git.command(["push", "--porcelain", verify]);
+    if args.dry_run {
+        return own_dry_run(context, client, args, token, refspecs);
+    }
+    if args.trailer {
+        refspecs = stamp(context, client, &refspecs, token)?;
+    }
+    args.run_hook(client, &refspecs)?;
+    let objects = tempfile::tempdir_in(made(&home(&client.local))?);
+    let objects = objects.map_err(|e| of_file(&home(&client.local), e))?;
+    // A token in the commit needs no option.
+    let options = if args.trailer { Vec::new() } else { vec![crate::token_option(&client.fence, token)] };
+    let owner = context.me(args.wanted.owner.as_deref(), &args.place());
+    let pushed = client.push_with_own_token(token, &owner, objects.path().to_owned(), &options, &mut |sending| {
+        sending.refspecs.clone_from(&refspecs);
+        sending.options.extend_from_slice(&args.options);
+        sending.arguments = args.arguments();
+        sending.by_name = client.is_named() && !fetches_leases(&context.local.git, &client.remote.name);
+        sending.how = sending.how.aloud();
+    });
+    match pushed {
+        Err(Failure::NoOptions { .. }) => Err(Failure::broken(
+            format!("the remote {} does not accept push options", text::in_quotes(&client.remote.name)),
+            "put the token into the commit message instead:  git fence push --token N --trailer",
+        )),
+        // A token that is too old does no harm where there is nothing to push.
+        Err(Failure::Refused { code: Some(Code::Stale), why, said }) => {
+            match own_dry_run(context, client, args, token, refspecs) {
+                Ok(output) if output.is_of(Outcome::UpToDate) => Ok(output),
+                _ => Err(Failure::Refused { code: Some(Code::Stale), why, said }),
+            }
+        }
+        pushed => output_of(pushed?, client),
+    }
+}
+
+/// What a push with a token of the user's own would do.
+fn own_dry_run(
+    context: &Context,
+    client: &Client,
+    args: &PushArgs,
+    token: Token,
+    mut refspecs: Vec<OsString>,
+) -> Result<Output, Failure> {
+    // In a dry run git runs the hook.
+    let verify = if args.no_verify { "--no-verify" } else { "--verify" };
+    let mut push = client.local.git.command(["push", "--porcelain", verify, "--dry-run"]);
     push.args(args.options.iter().flat_map(|option| [OsStr::new("-o"), option]));
     if args.trailer {
         refspecs = stamp(context, client, &refspecs, token)?;
     } else {
         push.arg("-o").arg(crate::token_option(&client.fence, token));
     }
-    if args.dry_run {
-        push.arg("--dry-run");
-    } else {
-        args.run_hook(client, &refspecs)?;
-    }
     push.args(args.arguments()).arg("--").arg(&client.remote.name).args(refspecs);
-    let report = if args.dry_run {
-        Report::new(Outcome::WouldLand, format!("would land with token {token}"))
-    } else {
-        Report::new(Outcome::Landed, format!("landed with token {token}"))
-    };
+    let report = Report::new(Outcome::WouldLand, format!("would land with token {token}"));
     plain(&mut push, client, Report { token: Some(token), ..report })
+}
+
+/// The directory, made if it is not there.
+fn made(dir: &Path) -> Result<&Path, Failure> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map(|()| dir).map_err(|e| of_file(dir, e))
 }
 
 fn plain(push: &mut Command, client: &Client, report: Report) -> Result<Output, Failure> {
@@ -282,7 +336,7 @@ fn stamp(context: &Context, client: &Client, refspecs: &[OsString], token: Token
 }
 
 /// A copy of the commit with the same tree, parents and author and another message.
-fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Result<String, Cause> {
+fn stamped_copy(context: &Context, old: &str, message: &Path) -> Result<String, Cause> {
     let git = &context.local.git;
     let output = git.ask(["log", "-1", "--format=%T%n%P%n%an%n%ae%n%ad", "--date=raw", old])?;
     let lines: Vec<&str> = output.lines().collect();
@@ -301,7 +355,7 @@ fn stamped_copy(context: &Context, old: &str, message: &std::path::Path) -> Resu
 
 impl PushArgs {
     pub(crate) fn place(&self) -> Target {
-        Target { fence: self.fence.clone(), remote: self.remote.clone() }
+        Target { fence: self.fence.clone(), remote: self.remote.clone(), store: self.store.clone() }
     }
 
     /// Runs the clone's pre-push hook, if there is one.

@@ -7,9 +7,10 @@ use crate::{
         own::still_held,
     },
     failure::Failure,
-    git::How,
+    files::home,
     lease::held::{CurrentLease, LeaseDir, Progress, TakenBy},
     report::{CurrentHolder, Report, outcome::Outcome},
+    store::home::LeaseHome,
 };
 use git_fence_core::{
     Code, LastHolder, Lease, LeaseId, LeaseState, Reason, StoredLease, Token, Ttl, Version, few_words, text,
@@ -39,7 +40,7 @@ impl Output {
         Output::new(report.message.clone(), report)
     }
 
-    fn is_of(&self, outcome: Outcome) -> bool {
+    pub(super) fn is_of(&self, outcome: Outcome) -> bool {
         matches!(&self.data, Data::Report(report) if report.outcome == outcome)
     }
 
@@ -216,9 +217,7 @@ impl LogEntry {
 /// `git fence log`: who held the lease, newest first.
 pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Output, Failure> {
     let client = context.client(place)?;
-    let mirror = client.mirror()?;
-    let seen = mirror.read(&How::default(), most)?;
-    let history = mirror.history(seen.lease.as_ref(), most, &How::default(), |_| false)?;
+    let (_, history) = LeaseHome::open(&client, home(&client.local), false)?.read_for_people(most)?;
     let entries = history.iter().map(LogEntry::of).collect();
     let after = [None].into_iter().chain(history.iter().map(Some));
     let prose: Vec<String> = history

@@ -10,11 +10,14 @@ use crate::{
     failure::{Failure, of_file},
     files::home,
     report::{CurrentHolder, Report, outcome::Outcome},
-    store::remote::{RemoteRefs, remembered_gate},
+    store::{
+        home::LeaseHome,
+        remote::{RemoteRefs, remembered_gate},
+    },
 };
 use git_fence_core::{
-    FenceName, HeldBy, LastHolder, Lease, LeaseSnapshot, LeaseState, LeaseStore as _, Life, Reason, Stamp, StoredLease,
-    free_in_words, held_in_words, text,
+    FenceName, HeldBy, LastHolder, Lease, LeaseSnapshot, LeaseState, LeaseStore as _, Life, Reason, Stamp, StorePlace,
+    StoredLease, free_in_words, held_in_words, text,
 };
 use std::time::Duration;
 
@@ -25,6 +28,8 @@ struct Sighting {
     before: Option<Lease>,
     /// Whether the remote has a gate, if it is known.
     gate: Option<bool>,
+    /// The store in which it is kept.
+    place: Option<StorePlace>,
     now: Stamp,
 }
 
@@ -36,19 +41,26 @@ pub(crate) fn status(context: &Context, place: &Target) -> Result<Output, Failur
         Some(by) => held(context, &client, &sighting, by),
         None => free(&client, &sighting),
     };
-    lines.push(format!("gate       {}", in_words(sighting.gate, sighting.seen.lease.is_some() || is_repo(&client))));
+    if let Some(StorePlace { store, resource }) = &sighting.place {
+        lines.push(format!("store      {store}"));
+        lines.push(format!("resource   {resource}"));
+    }
+    lines.push(format!("gate       {}", gate_in_words(&sighting, &client)));
     let prose = format!("fence '{}'  {head}\n  {}", client.fence, lines.join("\n  "));
-    Ok(Output::new(prose, Report { gate: sighting.gate, ..report }))
+    Ok(Output::new(prose, Report { gate: sighting.gate, ..report.kept_in(sighting.place) }))
 }
 
 impl Sighting {
     fn of(context: &Context, client: &Client) -> Result<Sighting, Failure> {
-        let mirror = client.mirror()?;
-        let seen = mirror.read(&client.how(), 2)?;
-        let history = mirror.history(seen.lease.as_ref(), 2, &client.how(), |_| false)?;
-        let gate = gate_of(context, client, &seen)?;
+        let store = LeaseHome::open(client, home(&client.local), false)?;
+        let (seen, history) = store.read_for_people(2)?;
+        let gate = match store.place() {
+            None => gate_of(context, client, &seen)?,
+            Some(_) => remembered_gate(client),
+        };
         let before = history.into_iter().nth(1).map(|before| before.lease);
-        Ok(Sighting { seen, before, gate, now: client.clock.now() })
+        let (place, now) = (store.place().cloned(), store.by_its_clock(client.clock.now()));
+        Ok(Sighting { seen, before, gate, place, now })
     }
 
     /// Who holds the lease, unless it has expired.
@@ -149,8 +161,11 @@ fn before_in_words(reason: Reason) -> &'static str {
     }
 }
 
-fn in_words(gate: Option<bool>, is_known: bool) -> &'static str {
-    match (gate, is_known) {
+fn gate_in_words(sighting: &Sighting, client: &Client) -> &'static str {
+    let is_known = sighting.seen.lease.is_some() || is_repo(client);
+    match (sighting.gate, is_known) {
+        (Some(true), _) if sighting.place.is_some() => "yes",
+        (None, _) if sighting.place.is_some() => "not known",
         (Some(true), _) => "yes: it decides what has expired",
         (Some(false), _) => "none",
         (None, true) => "not known: nobody has taken a lease here",

@@ -19,7 +19,7 @@ pub(crate) fn watch(
     loop {
         let text = match read() {
             Ok(text) => text,
-            Err(failure @ (Failure::Unreachable { .. } | Failure::Busy { .. })) => on_trouble(&failure),
+            Err(failure) if failure.is_unreachable() || matches!(failure, Failure::Busy { .. }) => on_trouble(&failure),
             Err(other) => return Err(other),
         };
         // Whoever reads it has gone.

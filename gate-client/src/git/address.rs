@@ -23,6 +23,28 @@ pub(crate) fn address(url: &OsStr, base: &Path) -> OsString {
     }
 }
 
+/// The name of the repository at `url` in a store, the same on all machines: host and path without scheme, user, port and
+/// `.git`. A path on this machine is its own name.
+pub(crate) fn resource(url: &OsStr, base: &Path) -> String {
+    let address = address(url, base).to_string_lossy().into_owned();
+    if local_path(url).is_some() {
+        return address.trim_start_matches('/').trim_end_matches(".git").to_owned();
+    }
+    let (host, path) = match address.split_once("://") {
+        Some((_, rest)) => rest.split_once('/').unwrap_or((rest, "")),
+        // As ssh is written in short: host:path.
+        None => address.split_once(':').unwrap_or((&address, "")),
+    };
+    let host = host.rsplit('@').next().unwrap_or(host);
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    let host = match host.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        _ => host,
+    };
+    let path = path.trim_matches('/');
+    if path.is_empty() { host.to_lowercase() } else { format!("{}/{path}", host.to_lowercase()) }
+}
+
 /// The URL without the name and password that a web URL may contain. Git hides them in its messages, but not
 /// after the helper's prefix.
 pub(crate) fn without_password(url: &OsStr) -> OsString {
@@ -62,6 +84,22 @@ fn repository_at(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repository_has_one_name_in_stores() {
+        let base = Path::new("/");
+        for url in [
+            "https://git.example.com/team/app.git",
+            "https://bot:secret@git.example.com:8443/team/app/",
+            "ssh://git@git.example.com:2222/team/app.git",
+            "git@git.example.com:team/app.git",
+            "git@Git.Example.Com:/team/app",
+        ] {
+            assert_eq!(resource(OsStr::new(url), base), "git.example.com/team/app", "{url}");
+        }
+        assert_eq!(resource(OsStr::new("/srv/git/app.git"), base), "srv/git/app");
+        assert_eq!(resource(OsStr::new("file:///srv/git/app.git"), base), "srv/git/app");
+    }
 
     #[test]
     fn spellings_of_one_repository_have_one_address() {

@@ -104,7 +104,7 @@ impl How {
         self.within.is_some_and(|within| elapsed >= within) || self.is_stopped()
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 

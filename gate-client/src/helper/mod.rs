@@ -209,7 +209,9 @@ impl Helper {
         let is_due = !updates.is_empty() && !self.options.dry_run;
         let pushed = is_due.then(|| self.push_fenced(dir, &updates)).transpose();
         match pushed {
-            Ok(None | Some(Moved::Landed { .. })) => answer.extend(updates.iter().flat_map(|update| ok(&update.to))),
+            Ok(None | Some(Moved::Landed { .. } | Moved::NothingNew { .. })) => {
+                answer.extend(updates.iter().flat_map(|update| ok(&update.to)));
+            }
             Ok(Some(Moved::Refused(refused))) => {
                 let code = refused.gate.and_then(|gate| gate.code);
                 let reason = |update: &Update| reason_for(update, &refused.why, code);
@@ -251,7 +253,7 @@ impl Helper {
         })?;
         // Objects of the lease are kept in the clone where it was taken: `git-fence/leases/<id>`.
         let common_dir = dir.path().ancestors().nth(3).map(PathBuf::from).ok_or_else(|| gone(dir))?;
-        let hash = hash_of(&commit_of(&held.at)?);
+        let hash = hash_of_clone(held)?;
         let mut git = self.git.clone();
         let mut settings = git.environment.settings();
         // The git that the user started prints the advice, once.
@@ -268,7 +270,9 @@ impl Helper {
             hurry: None,
             patience: None,
             waiting: None,
-        })
+            store: None,
+        }
+        .with_store_of(held))
     }
 
     /// Pushes to a repository without a lease of ours.
@@ -315,6 +319,15 @@ impl Helper {
             }
         }
         Ok(())
+    }
+}
+
+/// The hash algorithm of the clone in which the lease was taken.
+fn hash_of_clone(held: &HeldLease) -> Result<gix::hash::Kind, Failure> {
+    match &held.store {
+        Some(store) if store.hash == gix::hash::Kind::Sha256.to_string() => Ok(gix::hash::Kind::Sha256),
+        Some(_) => Ok(gix::hash::Kind::Sha1),
+        None => Ok(hash_of(&commit_of(&held.at)?)),
     }
 }
 

@@ -44,6 +44,7 @@ impl Heartbeat {
         tell: impl Fn(HeartbeatNews) + Send + 'static,
     ) -> Heartbeat {
         let (stop, stopped) = mpsc::channel();
+        let client = dir.held().map_or_else(|_| client.clone(), |held| client.with_store_of(&held));
         let (mut client, dir) = (client.unattended(), dir.clone());
         let hurry = Arc::new(AtomicBool::new(false));
         client.stop = Some(hurry.clone());

@@ -8,8 +8,11 @@ use crate::{
     failure::{Failure, of_file},
     files::{home, name_of_url, wait_for_lock, write_whole},
     git::{How, local::Local},
+    store::reading::StoredMark,
 };
-use git_fence_core::{FenceName, Holder, Lease, LeaseId, LeasePart, Secret, Stamp, Version};
+use git_fence_core::{
+    FenceName, Holder, Lease, LeaseId, LeasePart, Ownership, Secret, Stamp, StorePlace, Token, Version,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     fs::{self, DirBuilder, File},
@@ -45,6 +48,28 @@ pub(crate) struct HeldLease {
     /// A push whose answer was lost: the lease is at this version if it landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<Pending>,
+    /// The store that it is kept in; none if it is in the remote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) store: Option<HeldStore>,
+}
+
+/// A lease in a store, with what its pushes move in the remote.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct HeldStore {
+    /// With its password, if it has one: only the user can read this file, which has the lease's secret, too.
+    pub(crate) url: String,
+    pub(crate) place: StorePlace,
+    /// The hash algorithm of the clone.
+    pub(crate) hash: String,
+    /// The token with which this ownership began.
+    pub(crate) first: Token,
+    /// The mark in the remote, as it was last seen.
+    pub(crate) mark: StoredMark,
+    /// Whether the lease's token may have been used: the next push needs the next one.
+    pub(crate) used: bool,
+    /// A push whose answer was lost: the mark is this one if it landed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pending: Option<StoredMark>,
 }
 
 /// The command that took a lease.
@@ -99,6 +124,12 @@ impl HeldLease {
             Key::Secret(secret) => Some(format!("fence-holder={}:{}", self.fence, secret.reveal())),
             Key::Master(_) => None,
         }
+    }
+
+    /// This ownership, as marks name it.
+    pub(crate) fn ownership(&self) -> Ownership {
+        let first = self.store.as_ref().map_or(self.lease.token, |store| store.first);
+        Ownership { lease: self.lease.id.clone(), first }
     }
 
     /// The same lease, now at another version.

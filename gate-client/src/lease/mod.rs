@@ -5,6 +5,8 @@
 
 pub(crate) mod heartbeat;
 pub(crate) mod held;
+mod marking;
+mod own_tokens;
 pub(crate) mod pushing;
 pub(crate) mod renewing;
 pub(crate) mod taking;

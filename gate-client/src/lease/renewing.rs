@@ -11,7 +11,8 @@ use git_fence_core::{Code, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Rec
 impl Client {
     /// Moves the beat. Returns the new deadline.
     pub(crate) fn renew(&self, dir: &LeaseDir) -> Result<Stamp, Failure> {
-        self.try_to_renew(dir).map_err(|failed| dir.or_gone(failed))
+        let client = self.with_store_of(&dir.held()?);
+        client.try_to_renew(dir).map_err(|failed| dir.or_gone(failed))
     }
 
     fn try_to_renew(&self, dir: &LeaseDir) -> Result<Stamp, Failure> {
@@ -21,7 +22,7 @@ impl Client {
         for _ in 0..MOST_TRIES {
             let sent = self.clock.now();
             let progress = dir.progress().map(|progress| progress.text);
-            let beat = self.beat_of(&held, progress, store.gate(), &sent);
+            let beat = self.beat_of(&held, progress, store.gate(), &store.by_its_clock(sent.clone()));
             let proof = held.key.proof(LeasePart::Beat, &pulse.nonce);
             let owner = &held.lease.owner;
             let to = store.prepare(&Record::Beat { beat: &beat, owner, proof: proof.as_ref() })?;

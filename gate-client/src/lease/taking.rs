@@ -5,13 +5,14 @@ use crate::{
     clock,
     failure::Failure,
     git::How,
-    lease::held::{HeldLease, Key, LeaseDir, Pulse, TakenBy},
+    lease::held::{HeldLease, HeldStore, Key, LeaseDir, Pulse, TakenBy},
     random,
-    store::remote::RemoteRefs,
+    run::watch::note,
+    store::home::LeaseHome,
 };
 use git_fence_core::{
-    Ahead, Beat, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Mark,
-    Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
+    Ahead, Beat, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Purpose,
+    Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
     TakingRefusal, Token, Ttl, next_token,
 };
 use std::{mem, sync::atomic::Ordering, thread, time::Duration};
@@ -47,19 +48,33 @@ impl Client {
     /// Takes the lease where it is free.
     pub(crate) fn acquire(&self, request: &LeaseRequest) -> Result<Taken, Failure> {
         let (end, taker) = self.take(request, Purpose::Hold)?;
-        taker.taken(end)
+        let barrier = taker.barrier_if(end);
+        let taken = taker.taken(end)?;
+        if let (Taken::Ours(dir), Err(failure)) = (&taken, barrier) {
+            // Nobody may work under it. It is given back, and the barrier stays due.
+            let _ = self.release(dir);
+            return Err(failure);
+        }
+        Ok(taken)
     }
 
     /// Revokes the lease. Returns the revoked record; none if nobody held it.
     pub(crate) fn revoke(&self, request: &LeaseRequest) -> Result<Option<Lease>, Failure> {
         let (end, taker) = self.take(request, Purpose::Revoke)?;
         let theirs = taker.seen.lease.clone().map(|seen| seen.lease);
+        let barrier = taker.barrier_if(end);
         match end {
             TakingEnd::NothingHeld => Ok(None),
             TakingEnd::ChangesHands => Err(self.busy("the lease keeps changing hands")),
             end => match taker.taken(end)? {
                 Taken::Ours(dir) => {
                     dir.remove();
+                    if let Err(failure) = barrier {
+                        note(&format!(
+                            "revoked in the store; a push in flight may still land: {}",
+                            failure.in_one_line()
+                        ));
+                    }
                     Ok(theirs)
                 }
                 Taken::Theirs(by, _) => Err(Failure::Held { fence: self.fence.clone(), by: Box::new(by) }),
@@ -111,7 +126,7 @@ struct Attempt<'a> {
     id: LeaseId,
     master: Secret,
     dir: LeaseDir,
-    store: RemoteRefs<'a>,
+    store: LeaseHome<'a>,
     may_be_ours: bool,
 }
 
@@ -119,7 +134,7 @@ impl<'a> Attempt<'a> {
     fn begin(client: &'a Client) -> Result<Attempt<'a>, Failure> {
         let (id, master) = (random::lease_id(), random::secret());
         let dir = LeaseDir::create(&client.local, &id, &client.clock.now())?;
-        let store = RemoteRefs::open(client, dir.objects(), false)?;
+        let store = LeaseHome::open(client, dir.objects(), false)?;
         Ok(Attempt { id, master, dir, store, may_be_ours: false })
     }
 }
@@ -151,9 +166,11 @@ impl<'a> Taker<'a> {
 
     /// Reads the lease; `before` is what the last try saw.
     fn read(&mut self, before: Option<&LeaseSnapshot>) -> Result<TakingAnswer, Failure> {
-        self.seen = self.attempt.store.read()?;
-        self.now = self.client.clock.now();
-        self.watched = self.attempt.store.watched(&self.seen, &self.now);
+        let store = &self.attempt.store;
+        self.seen = store.read_to_take(&self.request.owner, self.purpose)?;
+        let now = self.client.clock.now();
+        self.watched = store.watched(&self.seen, &now);
+        self.now = store.by_its_clock(now);
         Ok(TakingAnswer::Seen(Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched)))
     }
 
@@ -177,10 +194,11 @@ impl<'a> Taker<'a> {
     /// Makes the record and its first beat, and swaps them in.
     fn propose(&mut self) -> Result<TakingAnswer, Failure> {
         let last = self.seen.lease.as_ref().map(|seen| seen.lease.token);
-        let held = self.prepare(next_token(last, Mark::default()).ok_or_else(used_up)?)?;
+        let held = self.prepare(next_token(last, self.attempt.store.highest()?).ok_or_else(used_up)?)?;
         let sent = self.client.clock.now();
-        let beat = self.client.beat_of(&held, None, self.seen.gate(), &sent);
-        let at = self.attempt.store.prepare(&Record::Beat { beat: &beat, owner: &held.lease.owner, proof: None })?;
+        let store = &self.attempt.store;
+        let beat = self.client.beat_of(&held, None, self.seen.gate(), &store.by_its_clock(sent.clone()));
+        let at = store.prepare(&Record::Beat { beat: &beat, owner: &held.lease.owner, proof: None })?;
         let good_until = clock::after(&sent, held.lease.ttl.duration());
         // Written before it is sent: a run that dies from here on may hold the lease, and can prove it.
         self.attempt.dir.set_pulse(&Pulse { at, nonce: beat.nonce, good_until })?;
@@ -268,6 +286,7 @@ impl<'a> Taker<'a> {
             gate: false,
             taken_by: Some(self.request.taken_by),
             pending: None,
+            store: self.attempt.store.to_keep(token),
         })
     }
 
@@ -283,10 +302,20 @@ impl<'a> Taker<'a> {
             ttl: self.request.ttl,
             reason,
             words: self.request.words.clone(),
-            since: Some(Beat::deadline_at(self.client.clock.now().unix_ms)),
+            since: Some(Beat::deadline_at(self.attempt.store.by_its_clock(self.client.clock.now()).unix_ms)),
             holder: self.attempt.master.of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         }
+    }
+
+    /// If the lease was taken: puts up the barrier that is due where another holder was overtaken.
+    fn barrier_if(&self, end: TakingEnd) -> Result<(), Failure> {
+        let (TakingEnd::Ours, LeaseHome::Store(store)) = (end, &self.attempt.store) else { return Ok(()) };
+        let Attempt { dir, .. } = &self.attempt;
+        let (held, pulse) = (dir.held()?, dir.pulse()?);
+        let Some(mark) = store.put_up_barrier(&held, &pulse.nonce)? else { return Ok(()) };
+        let kept = held.store.clone().map(|kept| HeldStore { mark, ..kept });
+        dir.set_held(&HeldLease { store: kept, ..held })
     }
 
     /// Whether the command was asked to end.

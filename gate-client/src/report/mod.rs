@@ -11,7 +11,9 @@ use crate::{
     files::write_whole,
     lease::held::HeldLease,
 };
-use git_fence_core::{Code, FenceName, HeldBy, LastHolder, Lease, LeaseId, Reason, Token};
+use git_fence_core::{
+    Code, FenceName, HeldBy, LastHolder, Lease, LeaseId, Reason, StoreCheckStep, StoreClock, StorePlace, Token,
+};
 use outcome::Outcome;
 use serde::Serialize;
 use std::{
@@ -83,6 +85,15 @@ pub(crate) struct Report {
     /// How long a run held the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held_ms: Option<u64>,
+    /// The store in which the lease is kept, without user and password, and the repository's name in it.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<StorePlace>,
+    /// What was tried of a store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) checks: Option<Vec<StoreCheckStep>>,
+    /// The clocks of a store's endpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) clocks: Option<Vec<StoreClock>>,
 }
 
 /// The holder of a lease.
@@ -119,6 +130,9 @@ impl Report {
             moved: None,
             up_to_date: None,
             held_ms: None,
+            place: None,
+            checks: None,
+            clocks: None,
         }
     }
 
@@ -156,6 +170,12 @@ impl Report {
         (self.token, self.lease, self.owner) = (Some(token), Some(id), owner);
         (self.reason, self.words) = (Some(reason), words);
         self.expires_in_ms = left.map(in_ms);
+        self
+    }
+
+    /// About a lease in this store.
+    pub(crate) fn kept_in(mut self, place: Option<StorePlace>) -> Report {
+        self.place = place;
         self
     }
 

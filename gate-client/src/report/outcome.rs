@@ -42,6 +42,12 @@ outcomes! {
     WouldLand = "would-land"
     /// `push --token`: nothing new, so no token was spent
     UpToDate = "up-to-date"
+    /// `store check`: leases can be kept there
+    Checked = "checked"
+    /// `store init`: the store has what it needs
+    Made = "made"
+    /// `store move`: the leases are kept in the other place now
+    Moved = "moved"
     /// `status`, `revoke`: nobody holds the lease; `last` says who held it last
     Free = "free"
     /// the lease is held: `holder` says by whom. `status` exits with 0, a command that wanted the lease with 11
@@ -84,6 +90,8 @@ outcomes! {
     NotLanded = "not-landed"
     /// the lease or a ref moved, and not all of the refs
     LandedInPart = "landed-in-part"
+    /// the lease is kept in another place than the command was told: the remote, or another store. Nothing was taken
+    KeptElsewhere = "kept-elsewhere"
     /// something on this machine or in the remote cannot be used
     Broken = "broken"
 }

@@ -114,7 +114,8 @@ fn try_until_free(
         }
         match tried {
             Ok(FirstFree::AllHeld(client, by, _)) if !left.is_zero() => line.tell(&client.fence, &by, left),
-            Err(Failure::Unreachable { .. } | Failure::Busy { .. }) if !left.is_zero() => {}
+            Err(failure)
+                if !left.is_zero() && (failure.is_unreachable() || matches!(failure, Failure::Busy { .. })) => {}
             tried => return tried,
         }
         let event = line.pause(events, spread(pause).min(left));

@@ -58,6 +58,9 @@ pub(crate) struct RunArgs {
     /// The remote, by name or URL; repeat it to take the first free one [default: origin]
     #[arg(long, value_name = "REMOTE")]
     remote: Vec<String>,
+    /// Where the lease is kept: the URL of a store, or 'remote' [default: GIT_FENCE_STORE, or fence.store, or the remote]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     #[command(flatten)]
     wanted: LeaseArgs,
     /// What to do if the lease is held [default: wait with --wait, or else fence.ifHeld, or skip]
@@ -315,7 +318,7 @@ fn candidates(context: &Context, args: &RunArgs) -> Result<Vec<Client>, Failure>
     let mut clients = Vec::new();
     for remote in &remotes {
         for fence in &fences {
-            let client = context.client_of(*fence, remote.clone())?;
+            let client = context.client_of(*fence, remote.clone(), args.store.as_deref())?;
             clients.push(Client { waiting: client.waiting.clone().filter(|_| !args.quiet), ..client });
         }
     }

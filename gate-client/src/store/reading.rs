@@ -16,7 +16,10 @@ use crate::{
     store::objects::{commit_of, has_object, read_commit},
     surroundings::GitSettings as _,
 };
-use git_fence_core::{Beat, FenceName, Lease, LeaseSnapshot, ObjectId, Stamp, StoredLease, Version, text};
+use git_fence_core::{
+    Beat, FenceName, Lease, LeasePart, LeaseSnapshot, MarkRecord, ObjectId, RecordError, Stamp, StoredLease, Version,
+    text,
+};
 use git_fence_system::env::{self, Variable};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -43,6 +46,28 @@ const OF_ANOTHER_REPOSITORY: [Variable; 5] =
 
 /// How many ownerships the first deepening fetches; the next ones fetch more.
 const FIRST_DEPTH: usize = 16;
+/// How many marks are fetched at most to find a push.
+const LONGEST_DEPTH: usize = 100_000;
+
+/// What the remote shows of a fence.
+#[derive(Debug, Default)]
+pub(crate) struct RemoteSight {
+    /// The lease, if it is kept in the remote.
+    pub(crate) snapshot: LeaseSnapshot,
+    /// The mark, if the lease is kept elsewhere or the tokens are somebody's own.
+    pub(crate) mark: Option<StoredMark>,
+}
+
+/// A mark in the remote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredMark {
+    /// Its commit.
+    #[serde(rename = "commit")]
+    pub(crate) at: Version,
+    /// The mark before it.
+    pub(crate) parent: Option<Version>,
+    pub(crate) record: MarkRecord,
+}
 
 /// The repository that mirrors one fence's lease.
 #[derive(Debug)]
@@ -89,6 +114,11 @@ impl<'a> Mirror<'a> {
 
     /// Reads the lease, with the newest `depth` ownerships of its history: one connection.
     pub(crate) fn read(&self, how: &How, depth: usize) -> Result<LeaseSnapshot, Failure> {
+        Ok(self.look(how, depth)?.snapshot)
+    }
+
+    /// Reads lease and mark, with the newest `depth` entries of their histories: one connection.
+    pub(crate) fn look(&self, how: &How, depth: usize) -> Result<RemoteSight, Failure> {
         let Mirror { fence, remote, .. } = self;
         let _lock = self.lock(&format!("mirror-{}-{fence}.lock", name_of_url(&remote.url)), how)?;
         let listing = self.fetch(how, depth)?;
@@ -107,7 +137,9 @@ impl<'a> Mirror<'a> {
         let beat = beat_at.as_ref().and_then(|id| read_commit(&self.objects(), self.local.hash, id).ok());
         let lease = lease_at.map(|commit| self.read_lease(&commit)).transpose()?;
         let beat = beat.and_then(|found| Beat::read(&found.message).ok());
-        Ok(LeaseSnapshot { lease, beat_at: beat_at.map(|id| Version::new(id.as_str())), beat })
+        let mark = at("mark").map(|commit| self.read_mark(&commit)).transpose()?;
+        let beat_at = beat_at.map(|id| Version::new(id.as_str()));
+        Ok(RemoteSight { snapshot: LeaseSnapshot { lease, beat_at, beat }, mark })
     }
 
     /// Fetches the refs of the lease, and lists them.
@@ -216,21 +248,66 @@ impl<'a> Mirror<'a> {
     }
 
     fn read_lease(&self, commit: &ObjectId) -> Result<StoredLease, Failure> {
-        let fence = self.fence;
+        let (lease, parent, time) = self.read_record(commit, LeasePart::Lease, "a lease", Lease::read)?;
+        Ok(StoredLease { at: Version::new(commit.as_str()), parent, lease, time })
+    }
+
+    fn read_mark(&self, commit: &ObjectId) -> Result<StoredMark, Failure> {
+        let (record, parent, _) = self.read_record(commit, LeasePart::Mark, "a mark", MarkRecord::read)?;
+        Ok(StoredMark { at: Version::new(commit.as_str()), parent, record })
+    }
+
+    /// The record in `commit`, with its parent and its time.
+    fn read_record<T>(
+        &self,
+        commit: &ObjectId,
+        part: LeasePart,
+        what: &str,
+        read: impl Fn(&[u8]) -> Result<T, RecordError>,
+    ) -> Result<(T, Option<Version>, String), Failure> {
         let unusable = |why: &dyn std::fmt::Display| {
             Failure::broken(
                 format!(
-                    "the remote's refs/fence/{fence}/lease cannot be read as a lease: {}",
+                    "the remote's {} cannot be read as {what}: {}",
+                    part.of(self.fence),
                     text::one_line(why.to_string().as_bytes(), 200)
                 ),
                 "nothing was written. A newer git-fence may read it; otherwise the server's operator looks at it with  git log -1",
             )
         };
         let found = read_commit(&self.objects(), self.local.hash, commit).map_err(|e| unusable(&e))?;
-        let lease = Lease::read(&found.message).map_err(|e| unusable(&e))?;
-        let time = Beat::deadline_at(found.time.saturating_mul(1000));
+        let record = read(&found.message).map_err(|e| unusable(&e))?;
         let parent = found.parents.first().map(|id| Version::new(id.as_str()));
-        Ok(StoredLease { at: Version::new(commit.as_str()), parent, lease, time })
+        Ok((record, parent, Beat::deadline_at(found.time.saturating_mul(1000))))
+    }
+
+    /// Whether `mark` or one that led to it is at `version`; `enough` says how far back to look. Fetches what is missing.
+    pub(crate) fn mark_follows(
+        &self,
+        mark: &StoredMark,
+        version: &Version,
+        how: &How,
+        enough: impl Fn(&MarkRecord) -> bool,
+    ) -> Result<bool, Failure> {
+        let mut next = Some(mark.clone());
+        let mut depth = FIRST_DEPTH;
+        while let Some(mark) = next {
+            if mark.at == *version {
+                return Ok(true);
+            }
+            let Some(parent) = mark.parent.filter(|_| !enough(&mark.record)) else { return Ok(false) };
+            let commit = commit_of(&parent)?;
+            // The history in the remote can be shallow, too.
+            while !has_object(&self.objects(), self.local.hash, &commit) {
+                if depth > LONGEST_DEPTH {
+                    return Ok(false);
+                }
+                self.look(how, depth)?;
+                depth = depth.saturating_mul(8);
+            }
+            next = Some(self.read_mark(&commit)?);
+        }
+        Ok(false)
     }
 
     /// How long runs on this machine have seen the beat unchanged. This ends a lease whose holder's clock is ahead:

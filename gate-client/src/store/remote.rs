@@ -13,13 +13,13 @@ use crate::{
     store::{
         answer::{PushAnswer, RefAnswer},
         objects::{commit_of, copy_commit, write_commit},
-        reading::Mirror,
+        reading::{Mirror, RemoteSight, StoredMark},
         sending::Sending,
     },
 };
 use git_fence_core::{
-    Code, GateAnswer, GateSays, LeasePart, LeaseSnapshot, LeaseStore, ObjectId, Record, Stamp, StoppedPush,
-    StoredLease, Swap, SwapRefused, Swapped, Token, Version,
+    Code, Elsewhere, GateAnswer, GateSays, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, MarkRecord, ObjectId,
+    Record, Secret, Stamp, StoppedPush, StoredLease, Swap, SwapRefused, Swapped, Token, Version, may_be_in_remote,
 };
 use std::{
     cell::Cell,
@@ -60,8 +60,8 @@ pub(crate) struct Pushed<'a> {
     pub(crate) answer: Swapped<Failure>,
     /// The result for each ref, if an answer came.
     pub(crate) refs: Vec<RefAnswer>,
-    /// The push, to read its refs back.
-    pub(crate) sent: Sending<'a>,
+    /// The push, to read its refs back; none if the lease moved in a store, where it moves alone.
+    pub(crate) sent: Option<Sending<'a>>,
 }
 
 impl<'a> RemoteRefs<'a> {
@@ -85,6 +85,38 @@ impl<'a> RemoteRefs<'a> {
     /// How long this machine has seen the beat at the same version.
     pub(crate) fn watched(&self, seen: &LeaseSnapshot, now: &Stamp) -> Duration {
         self.mirror.watched(seen, now)
+    }
+
+    /// Reads lease and mark: one connection.
+    pub(crate) fn look(&self) -> Result<RemoteSight, Failure> {
+        self.mirror.look(&self.client.how(), 1)
+    }
+
+    /// The lease, with the newest `most` ownerships of its history.
+    pub(crate) fn read_for_people(&self, most: usize) -> Result<(LeaseSnapshot, Vec<StoredLease>), Failure> {
+        let how = self.client.how();
+        let seen = self.client.lease_in_remote(self.mirror.look(&how, most)?)?;
+        let history = self.mirror.history(seen.lease.as_ref(), most, &how, |_| false)?;
+        Ok((seen, history))
+    }
+
+    /// Whether `mark`, or one that led to it, is the one at `version`, of a push with `token`.
+    pub(crate) fn mark_follows(&self, mark: &StoredMark, version: &Version, token: Token) -> Result<bool, Failure> {
+        // Marks only rise: older ones cannot be the push.
+        let is_older = |record: &MarkRecord| record.token.get() < token.get();
+        self.mirror.mark_follows(mark, version, &self.client.how(), is_older)
+    }
+
+    /// Prepares a mark to be pushed, after the one at `parent`.
+    pub(crate) fn prepare_mark(
+        &self,
+        record: MarkRecord,
+        parent: Option<&Version>,
+        proof: Option<&Secret>,
+    ) -> Result<StoredMark, Failure> {
+        let before = parent.map(commit_of).transpose()?;
+        let commit = self.write(&record.owner, before.as_ref(), &record.message(&self.client.fence, proof))?;
+        Ok(StoredMark { at: Version::new(commit.as_str()), parent: parent.cloned(), record })
     }
 
     /// Pushes what `along` adds together with the lease: all or nothing. `for_gate` are push options for a gate only.
@@ -120,7 +152,7 @@ impl<'a> RemoteRefs<'a> {
                 }
                 swapped => swapped,
             };
-            return Ok(Pushed { answer, refs, sent });
+            return Ok(Pushed { answer, refs, sent: Some(sent) });
         }
     }
 
@@ -196,7 +228,7 @@ impl LeaseStore for RemoteRefs<'_> {
 
     /// One connection.
     fn read(&self) -> Result<LeaseSnapshot, Failure> {
-        self.mirror.read(&self.client.how(), 1)
+        self.client.lease_in_remote(self.look()?)
     }
 
     fn prepare(&self, record: &Record<'_>) -> Result<Version, Failure> {
@@ -242,6 +274,30 @@ impl LeaseStore for RemoteRefs<'_> {
     fn history(&self, tip: Option<&StoredLease>, token: Token) -> Result<Vec<StoredLease>, Failure> {
         let is_older = |then: &StoredLease| then.lease.token < token;
         self.mirror.history(tip, LONGEST_HISTORY, &self.client.how(), is_older)
+    }
+}
+
+impl Client {
+    /// The lease in `sight`, if it is kept in the remote.
+    pub(crate) fn lease_in_remote(&self, sight: RemoteSight) -> Result<LeaseSnapshot, Failure> {
+        match may_be_in_remote(sight.lease_state(), sight.mark.as_ref().map(|mark| &mark.record)) {
+            // A gate knows which kind of tokens the fence takes now.
+            Err(Elsewhere::OwnTokens) if remembered_gate(self) == Some(true) => Ok(sight.snapshot),
+            Err(at) => Err(self.elsewhere(at)),
+            Ok(()) => Ok(sight.snapshot),
+        }
+    }
+
+    /// The lease is kept elsewhere.
+    pub(crate) fn elsewhere(&self, at: Elsewhere) -> Failure {
+        Failure::Elsewhere { remote: self.remote.name.clone(), fence: self.fence.clone(), at }
+    }
+}
+
+impl RemoteSight {
+    /// The state of the lease in the remote.
+    pub(crate) fn lease_state(&self) -> Option<LeaseState> {
+        self.snapshot.lease.as_ref().map(|stored| stored.lease.state)
     }
 }
 

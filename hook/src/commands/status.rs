@@ -20,8 +20,9 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Event, FenceName, InFlight, LastHolder, Lease, LeaseId, Mark, Mode, Place, PlannedRef, PushId, Reason, ReceivePack,
-    Rules, Settings, Stamp, Standing, State, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
+    Event, FenceName, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding, MarkState,
+    Mode, Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp, Standing, State,
+    StorePlace, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
 };
 use git_fence_system::screen::Screen;
 use serde::Serialize;
@@ -62,6 +63,9 @@ struct FenceStatus {
     /// Its lease, if it has ever granted one.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseStatus>,
+    /// Its mark in the repository, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<WrittenStatus>,
     in_flight: Vec<FlightStatus>,
 }
 
@@ -94,6 +98,22 @@ enum LeaseCondition {
     Held,
     Expired,
     Released,
+    /// Leases are kept elsewhere.
+    Moved,
+}
+
+/// The mark in the repository: where the leases are kept, and whose write was the last.
+#[derive(Serialize)]
+struct WrittenStatus {
+    /// Its token.
+    token: Mark,
+    owner: String,
+    /// The ownership that wrote last, as the gate counts; none with tokens of one's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<Ownership>,
+    #[serde(flatten)]
+    place: Option<StorePlace>,
+    state: MarkState,
 }
 
 #[derive(Serialize)]
@@ -161,6 +181,7 @@ fn read_status(
             kind: fence.kind(rules),
             rules: rules.clone(),
             lease: fence.lease.map(|standing| LeaseStatus::of(standing, &now, repository)),
+            written: fence.written.and_then(WrittenStatus::of),
             in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
         }
     });
@@ -202,6 +223,10 @@ fn as_next_push_sees(
             let applied = state.apply(0, "", &Event::LeaseFound(line));
             debug_assert!(applied.is_ok(), "a lease can be found at any time");
         }
+        if let Ok(Some(line)) = catch_up::compare_mark_with_log(repository, &state, rules, "") {
+            let applied = state.apply(0, "", &Event::MarkFound(line));
+            debug_assert!(applied.is_ok(), "a mark can be found at any time");
+        }
     }
     Ok(state)
 }
@@ -214,6 +239,7 @@ impl LeaseStatus {
             state: match left {
                 Some(_) => LeaseCondition::Held,
                 None if standing.is_held() => LeaseCondition::Expired,
+                None if standing.lease.state == LeaseState::Moved => LeaseCondition::Moved,
                 None => LeaseCondition::Released,
             },
             owner,
@@ -226,17 +252,23 @@ impl LeaseStatus {
             since: standing.since.written(),
             heard: standing.heard.written(),
             progress: standing.progress.clone(),
-            last: left.is_none().then(|| last_holder(standing, repository)),
+            last: (left.is_none() && standing.lease.state != LeaseState::Moved)
+                .then(|| last_holder(standing, repository)),
         }
     }
 
     fn show(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.state == LeaseCondition::Moved {
+            return writeln!(out, "  lease      kept elsewhere since {}", self.since);
+        }
         let words = match self.state {
             LeaseCondition::Held => {
                 let left = self.expires_in_ms.unwrap_or(0);
                 held_in_words(&text::in_quotes(&self.owner), self.token, Some(&self.since), left) + " unless renewed"
             }
-            LeaseCondition::Expired | LeaseCondition::Released => free_in_words(self.last.as_ref()),
+            LeaseCondition::Expired | LeaseCondition::Released | LeaseCondition::Moved => {
+                free_in_words(self.last.as_ref())
+            }
         };
         writeln!(out, "  lease      {words}")?;
         writeln!(out, "             last renewed {}", self.heard)?;
@@ -245,6 +277,29 @@ impl LeaseStatus {
                 writeln!(out, "             progress {}", text::in_quotes(progress))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl WrittenStatus {
+    fn of(standing: &MarkStanding) -> Option<WrittenStatus> {
+        let MarkRecord { token, owner, place, state, .. } = standing.at.as_ref()?.record.clone();
+        Some(WrittenStatus { token, owner, by: standing.last.clone(), place, state })
+    }
+
+    fn show(&self, out: &mut impl Write) -> io::Result<()> {
+        match &self.place {
+            Some(StorePlace { store, resource }) if self.state == MarkState::Current => {
+                writeln!(out, "  leases in  {store}, under {}", text::in_quotes(resource))?;
+            }
+            _ => {}
+        }
+        match &self.by {
+            Some(Ownership { lease, first }) => {
+                let owner = text::in_quotes(&self.owner);
+                writeln!(out, "  written by {owner}, lease {lease}, which began with token {first}")
+            }
+            None => Ok(()),
         }
     }
 }
@@ -287,7 +342,7 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for flaw in &status.flaws {
         writeln!(out, "warning: {flaw}")?;
     }
-    for FenceStatus { mark, mode_from, kind, rules, lease, in_flight } in &status.fences {
+    for FenceStatus { mark, mode_from, kind, rules, lease, written, in_flight } in &status.fences {
         let mode = match rules.mode {
             Mode::Enforce => "enforce",
             Mode::Observe => "observe: refuses nothing",
@@ -299,6 +354,9 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  accepts    {}", tokens::describe_kind(*kind))?;
         if let Some(lease) = lease {
             lease.show(out)?;
+        }
+        if let Some(written) = written {
+            written.show(out)?;
         }
         for flight in in_flight {
             let token = flight.token.map_or("no token".to_owned(), |token| format!("token {token}"));

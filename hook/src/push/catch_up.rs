@@ -1,4 +1,4 @@
-//! Lease refs that differ from the log: they existed before the gate, were written on the server, or the line of their
+//! Lease refs and marks that differ from the log: they existed before the gate, were written on the server, or the line of their
 //! last change was lost in a crash.
 
 use crate::{
@@ -16,8 +16,8 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Claim, Event, Fence, FenceName, FoundLease, LeaseLine, LeasePart, RefName, Reject, Rules, Stamp, State, Token,
-    TokenKind,
+    Claim, Event, Fence, FenceName, FoundLease, InFlight, LeaseLine, LeasePart, MarkLine, RefName, Reject, Rules,
+    Stamp, State, Token, TokenKind,
 };
 
 impl Gate<'_> {
@@ -31,11 +31,30 @@ impl Gate<'_> {
         if !self.claims.iter().all(is_free) {
             return Ok(None);
         }
-        let leases: Vec<RefName> = self.claims.iter().map(|claim| LeasePart::Lease.of(&claim.rules.fence)).collect();
-        let reread = Guarded::with(&self.arrival.push, &leases, self.settings, &self.arrival.repository);
-        let (guarded, leases) = reread.map_err(unreadable)?;
-        self.catch_up(store, &leases)?;
+        let names: Vec<RefName> =
+            [LeasePart::Lease, LeasePart::Mark].iter().flat_map(|part| self.refs_of(*part)).collect();
+        let reread = Guarded::with(&self.arrival.push, &names, self.settings, &self.arrival.repository);
+        let (guarded, seen) = reread.map_err(unreadable)?;
+        let (leases, marks) = seen.split_at(self.claims.len());
+        self.catch_up(store, leases)?;
+        self.catch_up_marks(store, marks)?;
         Ok(Some(guarded))
+    }
+
+    /// The ref of this part for each claim.
+    fn refs_of(&self, part: LeasePart) -> impl Iterator<Item = RefName> {
+        self.claims.iter().map(move |claim| part.of(&claim.rules.fence))
+    }
+
+    /// The same for marks.
+    fn catch_up_marks(&self, store: &mut Store, seen: &[Resolved]) -> Result<(), Reject> {
+        for (rules, seen) in self.claims.iter().map(|claim| claim.rules).zip(seen) {
+            let objects = || Objects::open(&self.arrival.repository, self.arrival.environment);
+            if let Some(line) = mark_to_record(store.state(), rules, seen, objects, &self.recorder.who.pusher)? {
+                store.append(Event::MarkFound(line)).map_err(|e| self.recorder.broken(&e))?;
+            }
+        }
+        Ok(())
     }
 
     /// Records leases whose refs differ from the log. `seen` has the values of the lease refs, in the order of the
@@ -98,7 +117,57 @@ pub(crate) fn line_to_record(
     Ok(fence.lease_found(rules, found, now, pusher))
 }
 
-/// The same for a command, which has no push. `None` if the lease is in flight.
+/// The line to record if the mark's ref, as just `seen`, differs from the log. `None` while a push in flight may have moved
+/// it.
+pub(crate) fn mark_to_record(
+    state: &State,
+    rules: &Rules,
+    seen: &Resolved,
+    objects: impl FnOnce() -> Result<Objects, ObjectError>,
+    pusher: &str,
+) -> Result<Option<MarkLine>, Reject> {
+    let is_moving = |flight: &InFlight| flight.marks.iter().any(|change| change.fence == rules.fence);
+    if state.in_flight.iter().any(is_moving) {
+        return Ok(None);
+    }
+    let unusable = |why: &str| unusable_ref(rules, LeasePart::Mark, why);
+    if seen.names.len() != 1 {
+        return Err(unusable("is a symbolic ref"));
+    }
+    let known = state.written.get(&rules.fence).and_then(|standing| standing.at.as_ref());
+    if known.map(|at| &at.commit) == seen.value.as_ref() {
+        return Ok(None);
+    }
+    let found = match &seen.value {
+        None => None,
+        Some(id) => {
+            let found = leases::mark_at(id, objects()).map_err(|e| unusable(&e.to_string()))?;
+            // Once in the log, it would stay there and close the fence for good.
+            match Token::try_from(found.record.token.get()) {
+                Ok(token) if token.is_at_the_end() => return Err(unusable(&no_tokens_left(token))),
+                _ => Some(found),
+            }
+        }
+    };
+    Ok(state.mark_found(&rules.fence, found, pusher))
+}
+
+/// The same for a command, which has no push.
+pub(crate) fn compare_mark_with_log(
+    repository: &Repository,
+    state: &State,
+    rules: &Rules,
+    pusher: &str,
+) -> Result<Option<MarkLine>, Reject> {
+    let seen = repository.resolve_refs(&[LeasePart::Mark.of(&rules.fence)]).map_err(unreadable)?;
+    let objects = || Objects::open(repository, &Environment::default());
+    match &seen[..] {
+        [seen] => mark_to_record(state, rules, seen, objects, pusher),
+        _ => Ok(None),
+    }
+}
+
+/// The line for a lease, for a command, which has no push. `None` if the lease is in flight.
 pub(crate) fn compare_with_log(
     repository: &Repository,
     state: &State,
@@ -117,9 +186,13 @@ pub(crate) fn compare_with_log(
     }
 }
 
-/// The refusal if the ref is not a usable lease. Removing the ref loses nothing: the log has the lease's last token.
+/// The refusal if the ref is not a usable lease or mark. Removing the ref loses nothing: the log has the last token.
 fn unusable(rules: &Rules, why: &str) -> Reject {
-    let name = LeasePart::Lease.of(&rules.fence);
+    unusable_ref(rules, LeasePart::Lease, why)
+}
+
+fn unusable_ref(rules: &Rules, part: LeasePart, why: &str) -> Reject {
+    let name = part.of(&rules.fence);
     let removal = removal_arguments(&name);
     leases::invalid(&rules.fence, format!("'{name}' {why}; ask the server's operator to remove it:  git {removal}"))
 }

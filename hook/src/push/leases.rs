@@ -9,8 +9,8 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Beat, FenceName, Lease, LeaseAsk, LeasePart, ObjectId, Offer, Proposal, RecordError, Reject, Rules, Secret,
-    Settings, StoppedPush,
+    Beat, FenceName, Lease, LeaseAsk, LeasePart, MarkAsk, MarkAt, MarkRecord, ObjectId, Offer, Proposal, RecordError,
+    Reject, Rules, Secret, Settings, StoppedPush,
 };
 use std::collections::BTreeMap;
 
@@ -47,8 +47,10 @@ pub(crate) fn requests(
                 // Git moves the ref only from this value, so the proof must match this value. An unreadable beat requires no proof.
                 ask.beat_now = now.as_ref().and_then(|id| beat(id, objects()).ok()).map(|(beat, _)| beat);
             }
-            (LeasePart::Mark, _) => return Err(invalid(fence, "this gate does not accept marks")),
-            (LeasePart::Lease | LeasePart::Beat, None) => {}
+            (LeasePart::Mark, Some(id)) => {
+                ask.mark = Some(Box::new(proposed_mark(id, objects()).map_err(|e| is_none(&e))?));
+            }
+            (LeasePart::Lease | LeasePart::Beat | LeasePart::Mark, None) => {}
         }
     }
     Ok(asks)
@@ -72,6 +74,19 @@ pub(crate) fn proposal(id: &ObjectId, objects: Result<Objects, ObjectError>) -> 
     let lease = Lease::read(&commit.message).map_err(|e| BadRecord::Message(id.clone(), e))?;
     let proof = Secret::shown_in(&commit.message);
     Ok(Proposal { commit: id.clone(), parents: commit.parents, lease, proof })
+}
+
+fn proposed_mark(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<MarkAsk, BadRecord> {
+    let commit = objects?.commit(id, MOST_BYTES)?;
+    let record = MarkRecord::read(&commit.message).map_err(|e| BadRecord::Message(id.clone(), e))?;
+    let proof = Secret::shown_in(&commit.message);
+    Ok(MarkAsk { commit: id.clone(), parents: commit.parents, record, proof, answer: None })
+}
+
+/// The mark in the commit `id`.
+pub(crate) fn mark_at(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<MarkAt, BadRecord> {
+    let MarkAsk { commit, record, .. } = proposed_mark(id, objects)?;
+    Ok(MarkAt { commit, record })
 }
 
 /// The push that a question reports. A question that cannot be read is only a question.

@@ -17,6 +17,7 @@ pub(crate) mod pre_receive;
 pub(crate) mod recorder;
 pub(crate) mod settling;
 pub(crate) mod slot;
+pub(crate) mod store_question;
 pub(crate) mod tokens;
 pub(crate) mod trailers;
 pub(crate) mod verdict;

@@ -150,7 +150,9 @@ fn part_of_lease(
     let name = &command.name;
     let Some((fence, part)) = LeasePart::in_name(name).filter(|_| resolved.names.len() == 1) else {
         let why = match resolved.names.len() {
-            1 => "is not a lease ref: lease refs are refs/fence/<fence>/lease and refs/fence/<fence>/beat",
+            1 => {
+                "is not a lease ref: lease refs are refs/fence/<fence>/lease, refs/fence/<fence>/beat and refs/fence/<fence>/mark"
+            }
             _ => "is a symbolic ref: push to the lease ref itself",
         };
         let named = LeasePart::in_name(name).map_or_else(FenceName::repo, |(fence, _)| fence);

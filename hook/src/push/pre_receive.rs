@@ -10,7 +10,7 @@ use crate::{
     push::{
         arrival::Arrival,
         companion,
-        gate::Gate,
+        gate::{Gate, Waiting},
         messages,
         plan::{Guarded, unreadable},
         recorder::Recorder,
@@ -89,12 +89,22 @@ fn decision(arrival: &Arrival<'_>, settings: &Settings, recorder: &mut Recorder<
     if !guarded.is_heartbeat() {
         companion::require(arrival, settings)?;
     }
-    let presented = Presented::read(arrival, &guarded, settings);
+    let mut presented = Presented::read(arrival, &guarded, settings);
     recorder.who.owner.clone_from(&presented.offer.owner);
     recorder.stopped = presented.stopped().cloned();
-    let (claims, source, flaw) = (presented.claims(&guarded, settings), presented.source, presented.flaw.clone());
-    let gate = Gate { arrival, settings, recorder, guarded, claims, source, flaw };
-    if gate.guarded.is_heartbeat() { gate.renew() } else { gate.admit() }
+    let mut waiting = Waiting::default();
+    loop {
+        let answered = presented.ask_stores(&guarded, settings, &recorder.budget);
+        let (claims, source, flaw) = (presented.claims(&guarded, settings), presented.source, presented.flaw.clone());
+        let gate = Gate { arrival, settings, recorder, guarded: &guarded, claims, source, flaw, answered };
+        if guarded.is_heartbeat() {
+            return gate.renew();
+        }
+        // Otherwise the answers of the stores are too old: the push has waited.
+        if let Some(admission) = gate.admit(&mut waiting)? {
+            return Ok(admission);
+        }
+    }
 }
 
 /// A failed read counts as truncated input.

@@ -1,11 +1,15 @@
 //! What a push presents: its tokens, and what it requests for leases.
 
 use crate::{
-    host::surroundings::{self, Environment},
+    host::{
+        clock::{self, WaitBudget},
+        surroundings::{self, Environment},
+    },
     push::{
         arrival::Arrival,
         leases,
         plan::Guarded,
+        store_question,
         trailers::{self, Stamps},
     },
     repository::Repository,
@@ -51,6 +55,24 @@ impl Presented {
     /// The push that it reports, if it only asks.
     pub(crate) fn stopped(&self) -> Option<&StoppedPush> {
         self.asks.values().find_map(|ask| ask.stopped.as_ref().filter(|_| ask.only_asks))
+    }
+
+    /// Asks the stores that keep the leases of its fences, where the answer decides. Returns when the last answer came, in
+    /// milliseconds since boot.
+    ///
+    /// A mark that moves alone and carries no proof spends nothing, whatever the store says. So a lost answer is settled
+    /// by a touch also while the store does not answer.
+    pub(crate) fn ask_stores(&mut self, guarded: &Guarded, settings: &Settings, budget: &WaitBudget) -> Option<u64> {
+        let mut answered = None;
+        for (fence, ask) in self.asks.iter_mut().filter(|_| self.flaw.is_none()) {
+            let (Some(rules), Some(mark)) = (settings.rules(fence), &mut ask.mark) else { continue };
+            let writes = guarded.guarded_refs().any(|planned| planned.fence == *fence);
+            if writes || mark.proof.is_some() {
+                mark.answer = store_question::ask(rules, budget).map(|answer| answer.map(|answer| answer.entry));
+                answered = mark.answer.as_ref().map(|_| clock::uptime_ms()).or(answered);
+            }
+        }
+        answered
     }
 
     /// What it presents for each fence that it touches.

@@ -1,13 +1,21 @@
 //! Real engines: started on free ports of loopback, in directories of their own, and ended by pid.
 
+mod etcd;
+mod postgres;
+mod redis;
+
+pub(crate) use etcd::Etcd;
+pub(crate) use postgres::Postgres;
+pub(crate) use redis::Sentinels;
+
 use crate::{helper::Helper, web_server::WebServer};
-use git_fence_core::StoreReply;
+use git_fence_core::{StoreFault, StoreFaultKind, StoreReply};
 use std::{
     collections::BTreeSet,
     fs,
     net::{TcpListener, TcpStream},
     os::unix::{
-        fs::{PermissionsExt as _, chown},
+        fs::{MetadataExt as _, chown},
         process::CommandExt as _,
     },
     path::{Path, PathBuf},
@@ -18,6 +26,8 @@ use std::{
 };
 use tempfile::TempDir;
 
+/// The password of every engine that has one.
+pub(crate) const PASSWORD: &str = "tell-nobody";
 /// PostgreSQL does not run as root.
 const NOBODY: u32 = 65534;
 /// How long an engine may take to start, on a busy machine.
@@ -38,17 +48,11 @@ impl Kind {
     /// The engine, running and with what it needs; none if it is not installed here.
     pub(crate) fn start(self) -> Option<Engine> {
         let engine = match self {
-            Kind::Etcd => Engine::etcd(),
-            Kind::Postgres => Engine::postgres(),
-            Kind::Redis => Engine::redis(&[]),
-            Kind::Http => {
-                Some(Engine { url: String::new(), processes: Vec::new(), web: Some(WebServer::start()), dir: None })
-            }
+            Kind::Etcd => Etcd::default().start()?,
+            Kind::Postgres => Postgres::default().start()?,
+            Kind::Redis => Engine::redis(&[])?,
+            Kind::Http => Engine::web(WebServer::start()),
         };
-        let mut engine = engine?;
-        if let Some(web) = &engine.web {
-            engine.url = web.url();
-        }
         let made = Helper::at(&engine.url).init();
         assert!(matches!(made, StoreReply::Made { .. }), "{made:?}");
         Some(engine)
@@ -58,120 +62,99 @@ impl Kind {
 /// A running engine.
 pub(crate) struct Engine {
     pub(crate) url: String,
-    pub(crate) processes: Vec<Child>,
+    processes: Vec<Process>,
     pub(crate) web: Option<WebServer>,
-    pub(crate) dir: Option<TempDir>,
+    dir: Option<TempDir>,
+}
+
+/// A process, and how to start it again.
+struct Process {
+    command: Command,
+    child: Child,
 }
 
 impl Engine {
-    fn etcd() -> Option<Engine> {
-        Engine::etcd_cluster(1)
-    }
-
-    /// Several nodes.
-    pub(crate) fn etcd_cluster(nodes: usize) -> Option<Engine> {
-        let program = find("etcd")?;
-        let dir = TempDir::new().unwrap();
-        let ports: Vec<(u16, u16)> = (0..nodes).map(|_| (free_port(), free_port())).collect();
-        let peers: Vec<String> =
-            ports.iter().enumerate().map(|(n, (_, peer))| format!("n{n}=http://127.0.0.1:{peer}")).collect();
-        let processes = ports.iter().enumerate().map(|(n, (client, peer))| {
-            let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-            let mut etcd = Command::new(&program);
-            etcd.args(["--name", &format!("n{n}"), "--data-dir"]).arg(dir.path().join(format!("n{n}")));
-            etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-            etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-            etcd.args(["--initial-cluster", &peers.join(","), "--logger", "zap", "--log-outputs", "/dev/null"]);
-            // Files on these machines sync slowly.
-            etcd.args(["--heartbeat-interval", "100", "--election-timeout", "1000"]);
-            started(&mut etcd)
-        });
-        let processes = processes.collect();
-        let hosts: Vec<String> = ports.iter().map(|(client, _)| format!("127.0.0.1:{client}")).collect();
-        let engine = Engine { url: format!("etcd://{}", hosts.join(",")), processes, web: None, dir: Some(dir) };
-        engine.wait_until_it_answers();
-        Some(engine)
-    }
-
-    fn postgres() -> Option<Engine> {
-        let dir = TempDir::new().unwrap();
-        let data = dir.path().join("data");
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::create_dir(&data).unwrap();
-        if is_root() {
-            chown(&data, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        let password = dir.path().join("password");
-        fs::write(&password, "tell-nobody").unwrap();
-        let mut initdb = as_nobody(&find_postgres("initdb")?);
-        initdb.arg("-D").arg(&data).args(["-U", "fence", "-A", "scram-sha-256", "--pwfile"]).arg(&password);
-        let made = initdb.args(["--no-sync", "-E", "UTF8", "--locale=C"]).current_dir("/").output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let port = free_port();
-        let url = format!("postgres://fence:tell-nobody@127.0.0.1:{port}/postgres");
-        let mut engine = Engine { url, processes: Vec::new(), web: None, dir: Some(dir) };
-        engine.start_postgres(port);
-        Some(engine)
-    }
-
-    pub(crate) fn start_postgres(&mut self, port: u16) {
-        let mut postgres = as_nobody(&find_postgres("postgres").unwrap());
-        let data = self.dir.as_ref().unwrap().path().join("data");
-        postgres.arg("-D").arg(data).args(["-p", &port.to_string(), "-c", "unix_socket_directories="]);
-        postgres.args(["-c", "listen_addresses=127.0.0.1"]).current_dir("/");
-        self.processes.push(started(&mut postgres));
-        self.wait_until_it_answers();
-    }
-
-    pub(crate) fn redis(more: &[&str]) -> Option<Engine> {
-        let program = find("redis-server")?;
-        let dir = TempDir::new().unwrap();
-        let port = free_port();
-        let mut redis = Command::new(program);
-        redis.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir.path());
-        let process = started(redis.args(more));
-        let engine =
-            Engine { url: format!("redis://127.0.0.1:{port}"), processes: vec![process], web: None, dir: Some(dir) };
-        wait_until("Redis listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Some(engine)
+    pub(crate) fn web(server: WebServer) -> Engine {
+        Engine { url: server.url(), processes: Vec::new(), web: Some(server), dir: None }
     }
 
     /// The port of the only host.
     pub(crate) fn port(&self) -> u16 {
-        let host = self.url.rsplit_once(':').unwrap().1;
-        host.split('/').next().unwrap().parse().unwrap()
+        let hosts = self.url.split_once("://").unwrap().1.split('/').next().unwrap();
+        hosts.rsplit_once(':').unwrap().1.parse().unwrap()
+    }
+
+    /// The directory of its data.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.as_ref().unwrap().path()
     }
 
     fn wait_until_it_answers(&self) {
         let mut helper = Helper::at(&self.url);
-        wait_until("the engine answers", || !matches!(helper.read("nothing"), Err(fault) if is_not_up(&fault.why)));
+        wait_until("the engine answers", || is_up(helper.read("nothing")));
     }
 
     /// Kills a process, without a chance to do anything.
     pub(crate) fn kill(&mut self, n: usize) {
-        let mut process = self.processes.remove(n);
-        process.kill().unwrap();
-        process.wait().unwrap();
+        self.processes.remove(n).end();
+    }
+
+    /// Kills a process, and starts it again.
+    pub(crate) fn restart(&mut self, n: usize) {
+        self.processes[n].end();
+        let mut helper = Helper::at(&self.url);
+        wait_until("the engine is back", || {
+            // While processes of the old one are left, PostgreSQL does not start.
+            let process = &mut self.processes[n];
+            if process.child.try_wait().unwrap().is_some() {
+                process.child = process.command.spawn().unwrap();
+            }
+            is_up(helper.read_within("nothing", 1000))
+        });
+    }
+
+    /// Stops a process with all of its children, so that it accepts connections and never answers.
+    pub(crate) fn freeze(&self, n: usize) {
+        self.processes[n].signal("STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self, n: usize) {
+        self.processes[n].signal("CONT");
     }
 }
 
-/// A table that is missing is an answer.
-fn is_not_up(why: &str) -> bool {
-    !why.contains("git_fence_records")
+impl Process {
+    /// Starts it quietly.
+    fn start(mut command: Command) -> Process {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let child = command.spawn().unwrap();
+        Process { command, child }
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Sends a signal to it and its children, by pid.
+    fn signal(&self, signal: &str) {
+        let own = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+        let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {own} {children}")]).status().unwrap();
+        assert!(sent.success());
+    }
 }
 
-impl Drop for Engine {
+impl Drop for Process {
     fn drop(&mut self) {
-        for process in &mut self.processes {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        self.end();
     }
 }
 
-/// Starts it quietly; it ends with the test, even if the test is killed.
-fn started(command: &mut Command) -> Child {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap()
+/// A table that is missing, or a right, is an answer.
+fn is_up<T>(read: Result<T, StoreFault>) -> bool {
+    !matches!(read, Err(fault) if fault.kind == StoreFaultKind::Unreachable)
 }
 
 fn as_nobody(program: &Path) -> Command {
@@ -184,27 +167,40 @@ fn as_nobody(program: &Path) -> Command {
     command
 }
 
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+/// Gives a file to the user whom PostgreSQL runs as.
+fn give_away(path: &Path) {
+    if is_root() {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// A program; none if it is not installed here.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap();
     let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file());
     if found.is_none() {
-        let needed = std::env::var("GIT_FENCE_TESTS_NEED").unwrap_or_default();
-        assert!(needed.is_empty(), "GIT_FENCE_TESTS_NEED={needed}, and this test needs {program}");
-        eprintln!("note: skipped tests that need {program} (run ./check)");
+        skip(program);
     }
     found
 }
 
-/// Debian keeps the programs of the server out of the PATH.
-fn find_postgres(program: &str) -> Option<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut all: Vec<PathBuf> = versions.map(|version| version.path().join("bin").join(program)).collect();
-    all.sort();
-    all.into_iter().rev().find(|file| file.is_file()).or_else(|| find(program))
+/// Says that tests are skipped for want of something.
+pub(crate) fn skip(what: &str) {
+    let needed = std::env::var("GIT_FENCE_TESTS_NEED").unwrap_or_default();
+    assert!(needed.is_empty(), "GIT_FENCE_TESTS_NEED={needed}, and this test needs {what}");
+    eprintln!("note: skipped tests that need {what} (run ./check)");
+}
+
+/// Runs a program to its end; what it printed.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> String {
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
 }
 
 /// A port that nobody listens on, and that no other test of this process gets.
@@ -216,6 +212,11 @@ pub(crate) fn free_port() -> u16 {
             return port;
         }
     }
+}
+
+#[track_caller]
+fn wait_until_it_listens(port: u16) {
+    wait_until("the engine listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
 }
 
 #[track_caller]

@@ -6,12 +6,18 @@ use crate::{
     web_server::Manner,
 };
 use git_fence_core::{StoreFault, StoreFaultKind, StoreReply, StoreRequest};
-use std::{net::TcpListener, process::Command};
+use std::net::TcpListener;
 
+/// The fault of reading there, and all that the helper said.
 fn failed(url: &str, environment: &[(&str, &str)]) -> (StoreFault, String) {
+    failed_within(url, environment, 2000)
+}
+
+/// The same within this time.
+pub(crate) fn failed_within(url: &str, environment: &[(&str, &str)], within_ms: u64) -> (StoreFault, String) {
     let mut helper = Helper::start(environment);
     let reply = match helper.ask(&StoreRequest::Open { url: url.to_owned() }) {
-        StoreReply::Opened { .. } => helper.ask(&StoreRequest::Read { name: "n".to_owned(), within_ms: 2000 }),
+        StoreReply::Opened { .. } => helper.ask(&StoreRequest::Read { name: "n".to_owned(), within_ms }),
         failed => failed,
     };
     match reply {
@@ -66,12 +72,12 @@ fn wrong_password_is_denied_and_not_shown() {
         let bare = engine.url.replace(":tell-nobody", "");
         assert_eq!(failed(&bare, &[]).0.kind, StoreFaultKind::Denied, "none at all");
         let mut helper = Helper::start(&[("PGPASSWORD", "tell-nobody")]);
-        helper.ask(&StoreRequest::Open { url: bare.clone() });
+        helper.open(&bare);
         assert!(helper.read("n").is_ok(), "from the variable");
-        let file = engine.dir.as_ref().unwrap().path().join("pgpass");
+        let file = engine.dir().join("pgpass");
         std::fs::write(&file, "127.0.0.1:*:postgres:fence:tell-nobody\n").unwrap();
         let mut helper = Helper::start(&[("PGPASSFILE", file.to_str().unwrap())]);
-        helper.ask(&StoreRequest::Open { url: bare });
+        helper.open(&bare);
         assert!(helper.read("n").is_ok(), "from the file");
     }
     if let Some(engine) = crate::engines::Engine::redis(&["--requirepass", "tell-nobody"]) {
@@ -80,7 +86,7 @@ fn wrong_password_is_denied_and_not_shown() {
         assert_eq!(fault.kind, StoreFaultKind::Denied, "{fault}");
         assert!(!said.contains("wrong-secret"), "{said}");
         let mut helper = Helper::start(&[("REDISCLI_AUTH", "tell-nobody")]);
-        helper.ask(&StoreRequest::Open { url: engine.url.clone() });
+        helper.open(&engine.url);
         assert!(helper.read("n").is_ok(), "from the variable");
     }
 }
@@ -88,15 +94,11 @@ fn wrong_password_is_denied_and_not_shown() {
 #[test]
 fn what_is_no_store_of_ours_is_unusable() {
     if let Some(engine) = Kind::Redis.start() {
-        let port = engine.port().to_string();
-        let made = Command::new("redis-cli").args(["-p", &port, "RPUSH", "git-fence:n", "x"]).output().unwrap();
-        assert!(made.status.success());
+        engine.redis_cli(&["RPUSH", "git-fence:n", "x"]);
         assert_eq!(failed(&engine.url, &[]).0.kind, StoreFaultKind::Unusable, "a key of another type");
     }
     if let Some(engine) = Kind::Postgres.start() {
-        let tables = "DROP TABLE git_fence_records; CREATE TABLE git_fence_records (name text)";
-        let made = Command::new("psql").arg(&engine.url).args(["-qc", tables]).output().unwrap();
-        assert!(made.status.success());
+        engine.psql("DROP TABLE git_fence_records; CREATE TABLE git_fence_records (name text)");
         assert_eq!(failed(&engine.url, &[]).0.kind, StoreFaultKind::Unusable, "another table of this name");
         assert_eq!(failed(&engine.url.replace("/postgres", "/nowhere"), &[]).0.kind, StoreFaultKind::Unusable);
     }
@@ -111,6 +113,7 @@ fn service_that_cannot_keep_leases_is_not_used() {
         (Manner::Moved, StoreFaultKind::Unusable),
         (Manner::Forbidden, StoreFaultKind::Denied),
         (Manner::FailsBefore, StoreFaultKind::Unreachable),
+        (Manner::TooBusy, StoreFaultKind::Unreachable),
         (Manner::Garbage, StoreFaultKind::Unreachable),
     ] {
         let engine = Kind::Http.start().unwrap();

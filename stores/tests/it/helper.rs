@@ -1,9 +1,12 @@
 //! `git-fence-store`, as the client talks to it.
 
+use crate::engines::PASSWORD;
 use git_fence_core::{StoreFault, StoreReading, StoreRecord, StoreReply, StoreRequest};
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Read as _, Seek as _, Write as _},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
 };
 
 /// How long an answer may take on a busy machine.
@@ -16,23 +19,46 @@ pub(crate) struct Helper {
     output: BufReader<ChildStdout>,
     /// Every reply, to look for passwords.
     pub(crate) said: String,
+    complaints: File,
+    /// Whether the test itself put passwords into its environment.
+    has_environment: bool,
 }
 
 impl Helper {
     pub(crate) fn start(environment: &[(&str, &str)]) -> Helper {
         let mut command = Command::new(env!("CARGO_BIN_EXE_git-fence-store"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).envs(environment.iter().copied());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let complaints = tempfile::tempfile().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints.try_clone().unwrap());
+        let mut child = command.spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Helper { child, input, output, said: String::new() }
+        Helper { child, input, output, said: String::new(), complaints, has_environment: !environment.is_empty() }
+    }
+
+    /// All that others can see: what it has said and printed, its arguments, and its environment.
+    pub(crate) fn everything_shown(&mut self) -> String {
+        let mut shown = self.said.clone();
+        self.complaints.rewind().unwrap();
+        self.complaints.read_to_string(&mut shown).unwrap();
+        let files = if self.has_environment { &["cmdline"][..] } else { &["cmdline", "environ"] };
+        for file in files {
+            let bytes = fs::read(format!("/proc/{}/{file}", self.child.id())).unwrap();
+            shown.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        shown
     }
 
     /// A helper with an open store.
     pub(crate) fn at(url: &str) -> Helper {
         let mut helper = Helper::start(&[]);
-        let opened = helper.ask(&StoreRequest::Open { url: url.to_owned() });
-        assert!(matches!(opened, StoreReply::Opened { .. }), "{opened:?}");
+        helper.open(url);
         helper
+    }
+
+    #[track_caller]
+    pub(crate) fn open(&mut self, url: &str) {
+        let opened = self.ask(&StoreRequest::Open { url: url.to_owned() });
+        assert!(matches!(opened, StoreReply::Opened { .. }), "{opened:?}");
     }
 
     pub(crate) fn ask(&mut self, request: &StoreRequest) -> StoreReply {
@@ -50,7 +76,11 @@ impl Helper {
     }
 
     pub(crate) fn read(&mut self, name: &str) -> Result<StoreReading, StoreFault> {
-        match self.ask(&StoreRequest::Read { name: name.to_owned(), within_ms: WITHIN_MS }) {
+        self.read_within(name, WITHIN_MS)
+    }
+
+    pub(crate) fn read_within(&mut self, name: &str, within_ms: u64) -> Result<StoreReading, StoreFault> {
+        match self.ask(&StoreRequest::Read { name: name.to_owned(), within_ms }) {
             StoreReply::Found(reading) => Ok(reading),
             StoreReply::Failed(fault) => Err(fault),
             other => panic!("{other:?}"),
@@ -88,8 +118,12 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
+        let shown = self.everything_shown();
         // The end of its input is its end.
         drop(self.input.take());
         let _ = self.child.wait();
+        let is_shown = [PASSWORD, "wrong-secret"].iter().any(|password| shown.contains(password));
+        assert!(thread::panicking() || !is_shown, "{shown}");
+        assert!(thread::panicking() || !shown.contains("panicked"), "{shown}");
     }
 }

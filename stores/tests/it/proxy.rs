@@ -1,54 +1,81 @@
-//! A proxy between a client and an engine that cuts connections on purpose.
+//! A proxy between a client and an engine that cuts connections, or holds answers back, on purpose.
 
 use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, TcpListener, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex},
     thread,
 };
 
 /// A proxy to one port.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    /// Whether the next answer is dropped, and its connection cut.
-    cuts: Arc<AtomicBool>,
-    cut: Arc<AtomicUsize>,
+    answers: Arc<Answers>,
+}
+
+/// What becomes of the answers of the engine.
+#[derive(Default)]
+struct Answers {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether the next one is dropped, and its connection cut.
+    cuts_next: bool,
+    /// How many were.
+    cut: usize,
+    is_held: bool,
 }
 
 impl Proxy {
     pub(crate) fn to(engine: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (cuts, cut) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (for_all, count) = (cuts.clone(), cut.clone());
+        let answers = Arc::new(Answers::default());
+        let of_all = answers.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(engine) = TcpStream::connect(("127.0.0.1", engine)) else { continue };
                 let (up, down) = ((client.try_clone().unwrap(), engine.try_clone().unwrap()), (engine, client));
                 thread::spawn(move || copy(up.0, up.1, || false));
-                let (cuts, count) = (for_all.clone(), count.clone());
-                let is_cut = move || {
-                    let cuts = cuts.swap(false, Ordering::SeqCst);
-                    count.fetch_add(usize::from(cuts), Ordering::SeqCst);
-                    cuts
-                };
-                thread::spawn(move || copy(down.0, down.1, is_cut));
+                let answers = of_all.clone();
+                thread::spawn(move || copy(down.0, down.1, || answers.is_cut()));
             }
         });
-        Proxy { port, cuts, cut }
+        Proxy { port, answers }
     }
 
     /// The next answer of the engine is dropped, and its connection cut.
     pub(crate) fn cut_next_answer(&self) {
-        self.cuts.store(true, Ordering::SeqCst);
+        self.answers.state.lock().unwrap().cuts_next = true;
     }
 
     /// How many answers were dropped.
     pub(crate) fn cut(&self) -> usize {
-        self.cut.load(Ordering::SeqCst)
+        self.answers.state.lock().unwrap().cut
+    }
+
+    /// Answers wait from now on.
+    pub(crate) fn hold(&self) {
+        self.answers.state.lock().unwrap().is_held = true;
+    }
+
+    /// They wait no longer.
+    pub(crate) fn release(&self) {
+        self.answers.state.lock().unwrap().is_held = false;
+        self.answers.changed.notify_all();
+    }
+}
+
+impl Answers {
+    /// Waits while answers are held back; whether this one is dropped.
+    fn is_cut(&self) -> bool {
+        let mut state = self.changed.wait_while(self.state.lock().unwrap(), |state| state.is_held).unwrap();
+        let cuts = std::mem::take(&mut state.cuts_next);
+        state.cut += usize::from(cuts);
+        cuts
     }
 }
 

@@ -4,8 +4,8 @@ use crate::{
     engines::{Engine, Kind},
     helper::{Helper, WITHIN_MS},
 };
-use git_fence_core::{StoreRecord, StoreReply, StoreRequest};
-use std::thread;
+use git_fence_core::{StoreFaultKind, StoreRecord, StoreReply, StoreRequest};
+use std::{collections::BTreeSet, thread};
 
 #[test]
 fn every_engine_passes_its_own_trial() {
@@ -66,16 +66,33 @@ fn version_that_was_used_again_does_not_pass_for_the_same_record() {
 pub(crate) struct Counted {
     /// What is there at the end.
     count: usize,
-    /// How many swaps were told as won, and of how many it was not known.
-    won: usize,
+    /// The swaps that were told as won: from which body to which.
+    won: Vec<(String, String)>,
+    /// Of how many it was not known.
     unknown: usize,
+    tries: usize,
 }
 
 impl Counted {
     /// Every swap that was told as won is there, none twice, and nothing that was told as lost.
     #[track_caller]
     pub(crate) fn assert_truth(&self) {
-        assert!((self.won..=self.won + self.unknown).contains(&self.count), "{self:?}");
+        let won = self.won.len();
+        assert!((won..=won + self.unknown).contains(&self.count), "{self:?}");
+        assert_eq!(self.forks(), 0, "{self:?}");
+    }
+
+    /// After one failover that lost records there are two successors of one body: what was lost, and what is there.
+    #[track_caller]
+    pub(crate) fn assert_one_fork_at_most(&self) {
+        assert!(self.forks() <= 1, "{self:?}");
+        assert!(self.count <= self.won.len() + self.unknown, "{self:?}");
+    }
+
+    /// How many more swaps were won than there were bodies to win from.
+    fn forks(&self) -> usize {
+        let bodies: BTreeSet<&String> = self.won.iter().map(|(from, _)| from).collect();
+        self.won.len() - bodies.len()
     }
 }
 
@@ -85,8 +102,8 @@ pub(crate) fn count_up(url: &str, clients: usize, each: usize) -> Counted {
         let client = |client: usize| {
             scope.spawn(move || {
                 let (mut helper, mut told) = (Helper::at(url), Counted::default());
-                for turn in 0..each {
-                    while !adds_one(&mut helper, &format!("{client}.{turn}"), &mut told) {}
+                while told.won.len() < each {
+                    add_one(&mut helper, client, &mut told);
                 }
                 told
             })
@@ -96,25 +113,27 @@ pub(crate) fn count_up(url: &str, clients: usize, each: usize) -> Counted {
     });
     Counted {
         count: count(Helper::at(url).record("counter").as_ref()),
-        won: told.iter().map(|told| told.won).sum(),
         unknown: told.iter().map(|told| told.unknown).sum(),
+        tries: told.iter().map(|told| told.tries).sum(),
+        won: told.into_iter().flat_map(|told| told.won).collect(),
     }
 }
 
-/// One try; whether it was told as won. The body is the count, and who made it in which try.
-fn adds_one(helper: &mut Helper, who: &str, told: &mut Counted) -> bool {
-    let now = helper.record("counter");
-    let next = format!("{} {who}.{}", count(now.as_ref()) + 1, told.unknown);
+/// One try. The body is the count, and who made it in which try: none is written twice.
+fn add_one(helper: &mut Helper, client: usize, told: &mut Counted) {
+    told.tries += 1;
+    assert!(told.tries < 2000, "{told:?}");
+    let now = match helper.read("counter") {
+        Ok(reading) => reading.record,
+        Err(fault) => return assert_eq!(fault.kind, StoreFaultKind::Unreachable, "{fault}"),
+    };
+    let next = format!("{} {client}.{}", count(now.as_ref()) + 1, told.tries);
     match helper.swap("counter", now.as_ref(), &next) {
-        StoreReply::Won { .. } => {
-            told.won += 1;
-            true
-        }
-        StoreReply::Lost(_) => false,
-        StoreReply::Unknown { .. } => {
-            told.unknown += 1;
-            false
-        }
+        StoreReply::Won { .. } => told.won.push((now.map_or_else(String::new, |now| now.body), next)),
+        StoreReply::Lost(now) => assert!(now.record.is_none_or(|now| now.body != next), "{told:?}"),
+        StoreReply::Unknown { .. } => told.unknown += 1,
+        // It says that nothing was replaced: then the count must not have grown.
+        StoreReply::Failed(fault) if fault.kind == StoreFaultKind::Unreachable => {}
         other => panic!("told neither won nor lost: {other:?}"),
     }
 }
@@ -128,7 +147,7 @@ fn nothing_is_lost_or_done_twice_among_many_clients() {
     for kind in Kind::ALL {
         let Some(engine) = kind.start() else { continue };
         let counted = count_up(&engine.url, 6, 10);
-        assert_eq!((counted.count, counted.won, counted.unknown), (60, 60, 0), "{kind:?}");
+        assert_eq!((counted.count, counted.won.len(), counted.unknown), (60, 60, 0), "{kind:?}");
     }
 }
 
@@ -147,7 +166,5 @@ fn postgres_makes_its_tables_once_and_keeps_a_history() {
 }
 
 fn history(engine: &Engine) -> String {
-    let asked = ["-Atqc", "SELECT body FROM git_fence_history ORDER BY version"];
-    let psql = std::process::Command::new("psql").arg(&engine.url).args(asked).output().unwrap();
-    String::from_utf8(psql.stdout).unwrap()
+    engine.psql("SELECT body FROM git_fence_history ORDER BY version")
 }

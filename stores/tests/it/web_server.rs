@@ -1,9 +1,16 @@
 //! A small HTTP service with conditional writes, which can misbehave on purpose.
 
+use crate::authority::Certificate;
+use rustls::{
+    RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::WebPkiClientVerifier,
+};
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    io::{BufRead as _, BufReader, Read, Write},
+    net::TcpListener,
+    path::Path,
     sync::{Arc, Mutex},
     thread,
 };
@@ -19,10 +26,14 @@ pub(crate) enum Manner {
     FailsAfterwards,
     /// Answers 503 without doing it.
     FailsBefore,
+    /// Answers 429 without doing it.
+    TooBusy,
     Forbidden,
     /// Does it, and answers nothing.
     Silent,
     Garbage,
+    /// Answers with a body that is not UTF-8.
+    NotText,
 }
 
 #[derive(Default)]
@@ -37,26 +48,52 @@ struct Contents {
 /// A server; it ends with the test.
 pub(crate) struct WebServer {
     port: u16,
+    scheme: &'static str,
     contents: Arc<Mutex<Contents>>,
 }
 
 impl WebServer {
     pub(crate) fn start() -> WebServer {
+        WebServer::listen(None)
+    }
+
+    /// With TLS; of clients it wants certificates of this authority, or none.
+    pub(crate) fn start_with_tls(own: &Certificate, clients: Option<&Path>) -> WebServer {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = ServerConfig::builder();
+        let config = match clients {
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
+                config.with_client_cert_verifier(WebPkiClientVerifier::builder(roots.into()).build().unwrap())
+            }
+            None => config.with_no_client_auth(),
+        };
+        let chain = vec![CertificateDer::from_pem_file(&own.cert).unwrap()];
+        let config = config.with_single_cert(chain, PrivateKeyDer::from_pem_file(&own.key).unwrap()).unwrap();
+        WebServer::listen(Some(Arc::new(config)))
+    }
+
+    fn listen(tls: Option<Arc<ServerConfig>>) -> WebServer {
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let contents = Arc::new(Mutex::new(Contents::default()));
         let of_all = contents.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let contents = of_all.clone();
-                thread::spawn(move || serve(stream, &contents));
+                let (contents, tls) = (of_all.clone(), tls.clone());
+                thread::spawn(move || match tls {
+                    Some(tls) => serve(StreamOwned::new(ServerConnection::new(tls).unwrap(), stream), &contents),
+                    None => serve(stream, &contents),
+                });
             }
         });
-        WebServer { port, contents }
+        WebServer { port, scheme, contents }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/leases", self.port)
+        format!("{}://127.0.0.1:{}/leases", self.scheme, self.port)
     }
 
     pub(crate) fn behave(&self, manners: impl IntoIterator<Item = Manner>) {
@@ -73,8 +110,8 @@ impl WebServer {
     }
 }
 
-fn serve(mut stream: TcpStream, contents: &Mutex<Contents>) {
-    let mut input = BufReader::new(stream.try_clone().unwrap());
+fn serve(stream: impl Read + Write, contents: &Mutex<Contents>) {
+    let mut input = BufReader::new(stream);
     loop {
         let mut first = String::new();
         if input.read_line(&mut first).unwrap_or(0) == 0 {
@@ -100,13 +137,18 @@ fn serve(mut stream: TcpStream, contents: &Mutex<Contents>) {
             thread::park();
         }
         match answer(&first, &headers, String::from_utf8(body).unwrap(), contents) {
-            Some(text) if stream.write_all(text.as_bytes()).is_ok() => {}
+            Some(answer) if input.get_mut().write_all(&answer).is_ok() => {}
             _ => return,
         }
     }
 }
 
-fn answer(first: &str, headers: &BTreeMap<String, String>, body: String, contents: &Mutex<Contents>) -> Option<String> {
+fn answer(
+    first: &str,
+    headers: &BTreeMap<String, String>,
+    body: String,
+    contents: &Mutex<Contents>,
+) -> Option<Vec<u8>> {
     let mut words = first.split(' ');
     let (method, path) = (words.next()?, words.next()?.to_owned());
     let mut contents = contents.lock().unwrap();
@@ -116,6 +158,7 @@ fn answer(first: &str, headers: &BTreeMap<String, String>, body: String, content
     let current = now.as_ref().map(|(version, _)| format!("\"{version}\""));
     match (method, manner) {
         (_, Some(Manner::FailsBefore)) => status = 503,
+        (_, Some(Manner::TooBusy)) => status = 429,
         (_, Some(Manner::Forbidden)) => status = 403,
         (_, Some(Manner::Moved)) => status = 302,
         ("GET", _) => match now {
@@ -147,12 +190,16 @@ fn answer(first: &str, headers: &BTreeMap<String, String>, body: String, content
         Some(Manner::FromCache) => more = "Age: 7\r\n".to_owned(),
         Some(Manner::FailsAfterwards) => status = 500,
         Some(Manner::Silent) => return None,
-        Some(Manner::Garbage) => return Some("SSH-2.0-OpenSSH_9.2\r\n".to_owned()),
+        Some(Manner::Garbage) => return Some(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()),
+        Some(Manner::NotText) => {
+            return Some(b"HTTP/1.1 200 x\r\nETag: \"1\"\r\nContent-Length: 2\r\n\r\n\xff\xfe".to_vec());
+        }
         _ => {}
     }
     let tag = tag.map_or(String::new(), |tag| format!("ETag: {tag}\r\n"));
-    Some(format!(
+    let answer = format!(
         "HTTP/1.1 {status} x\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nLocation: http://127.0.0.1:1/\r\n{tag}{more}Content-Length: {}\r\n\r\n{content}",
         content.len()
-    ))
+    );
+    Some(answer.into_bytes())
 }

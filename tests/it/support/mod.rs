@@ -1,14 +1,21 @@
 //! Real git, real repositories, real processes: the tools of the tests.
 
 pub(crate) mod agents;
+pub(crate) mod engine;
+pub(crate) mod engines;
+pub(crate) mod guarded;
 pub(crate) mod hosts;
 pub(crate) mod lease;
 pub(crate) mod needs;
+pub(crate) mod proxy;
 pub(crate) mod raw;
+pub(crate) mod records;
+pub(crate) mod runs;
 pub(crate) mod schema;
 pub(crate) mod sshd;
 pub(crate) mod story;
 pub(crate) mod strace;
+pub(crate) mod web_store;
 
 use rustix::process::{Pid, Signal};
 use std::{

@@ -11,7 +11,7 @@ use std::{
         fs::{PermissionsExt as _, chown},
         process::CommandExt as _,
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{LazyLock, Once},
 };
@@ -47,11 +47,15 @@ pub(crate) enum Need {
     Chroot,
     /// What `packaging/static.sh` makes: too slow for every check.
     StaticBuild,
+    Etcd,
+    /// To start PostgreSQL, as another user if this one is root.
+    Postgres,
+    Redis,
 }
 
 use Need::{
-    AnotherUser, Chroot, Deb, Fish, GitCompletion, GitLfs, Man, Mount, OtherBoot, PidNamespace, Python, Sshd,
-    StaticBuild, Strace, Terminal, TimeNamespace, Zsh,
+    AnotherUser, Chroot, Deb, Etcd, Fish, GitCompletion, GitLfs, Man, Mount, OtherBoot, PidNamespace, Postgres, Python,
+    Redis, Sshd, StaticBuild, Strace, Terminal, TimeNamespace, Zsh,
 };
 
 /// The name of a requirement, the programs it needs, and a check that they work here.
@@ -62,7 +66,7 @@ struct Row {
     works: fn() -> bool,
 }
 
-static TABLE: [Row; 17] = [
+static TABLE: [Row; 20] = [
     Row { need: Strace, name: "permission to trace", programs: &["strace"], works: traces },
     Row { need: GitLfs, name: "git-lfs", programs: &["git-lfs"], works: || true },
     Row { need: Python, name: "python3", programs: &["python3"], works: || true },
@@ -96,6 +100,14 @@ static TABLE: [Row; 17] = [
         works: changes_root,
     },
     Row { need: StaticBuild, name: "packaging/static.sh to have been run", programs: &[], works: is_built_statically },
+    Row { need: Etcd, name: "etcd", programs: &["etcd", "setpriv"], works: || true },
+    Row {
+        need: Postgres,
+        name: "PostgreSQL",
+        programs: &["pg_ctlcluster", "setpriv"],
+        works: || program_of_postgres("initdb").is_some(),
+    },
+    Row { need: Redis, name: "Redis", programs: &["redis-server", "setpriv"], works: || true },
 ];
 
 /// Whether one of them is missing. Then the test prints that and returns, or fails if nothing may be skipped.
@@ -125,7 +137,14 @@ pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap();
     // Not in everybody's PATH, but everybody may run what is there.
     let sbin = std::iter::once("/usr/sbin".into());
-    std::env::split_paths(&path).chain(sbin).any(|dir: std::path::PathBuf| dir.join(program).is_file())
+    std::env::split_paths(&path).chain(sbin).any(|dir: PathBuf| dir.join(program).is_file())
+}
+
+/// A program of the newest PostgreSQL: Debian keeps those of the server out of the PATH.
+pub(crate) fn program_of_postgres(program: &str) -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let all = versions.map(|version| version.path().join("bin").join(program)).filter(|path| path.is_file());
+    all.max()
 }
 
 /// What this machine does not have.

@@ -8,6 +8,9 @@
 //! A proof can be used once. Each record has the hash of the proof that the next record must carry. A refused record
 //! is not published, and a proof that landed is used up. Lease and beat each have a chain of their own.
 
+pub(crate) mod mark;
+#[cfg(test)]
+mod mark_tests;
 mod ownership;
 mod proof;
 #[cfg(test)]
@@ -34,6 +37,21 @@ pub fn judge_lease(
         (Some(proposal), Some(current)) if proposal.lease.id == current.lease.id => judge.next_step(proposal, current),
         (Some(proposal), _) => judge.new_ownership(proposal),
     }
+}
+
+/// The refusal of whoever wants a lease that is alive.
+fn held_by_another(rules: &Rules, current: &Standing, now: &Stamp) -> Option<Reject> {
+    let left = current.left_at(now)?;
+    let Lease { id: lease, owner, token, .. } = current.lease.clone();
+    let by = HeldBy {
+        owner,
+        lease,
+        token,
+        since: Some(current.since.written()),
+        expires_in_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+        progress: current.progress.clone(),
+    };
+    Some(Reject::LeaseHeld { fence: rules.fence.clone(), by: Box::new(by) })
 }
 
 struct Judge<'a> {
@@ -138,18 +156,7 @@ impl Judge<'_> {
     }
 
     fn held_by_another(&self) -> Option<Reject> {
-        let current = self.current?;
-        let left = current.left_at(self.now)?;
-        let Lease { id: lease, owner, token, .. } = current.lease.clone();
-        let by = HeldBy {
-            owner,
-            lease,
-            token,
-            since: Some(current.since.written()),
-            expires_in_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-            progress: current.progress.clone(),
-        };
-        Some(Reject::LeaseHeld { fence: self.rules.fence.clone(), by: Box::new(by) })
+        held_by_another(self.rules, self.current?, self.now)
     }
 
     /// The pusher does not hold the lease that the push names.

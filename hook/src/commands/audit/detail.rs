@@ -1,7 +1,7 @@
 //! The details of a line, in words: the last column of the table.
 
 use crate::commands::operator::tokens;
-use git_fence_core::{Event, Heir, Lease, LeaseLine, Line, Refused, Renewed, Stake, text};
+use git_fence_core::{Event, Heir, Lease, LeaseLine, LeaseState, Line, Refused, Renewed, Stake, text};
 
 /// Describes a line.
 pub(crate) fn detail(line: &Line) -> String {
@@ -39,6 +39,13 @@ pub(crate) fn detail(line: &Line) -> String {
             format!("{fence}  {}, mark at least {mark}: {reason}", tokens::describe_kind(Some(*tokens)))
         }
         Event::LeaseGranted(line) | Event::LeaseRevoked(line) | Event::LeaseFound(line) => of_lease(line),
+        Event::MarkFound(line) => {
+            let at = line.at.as_ref().map_or("gone".to_owned(), |at| format!("at {}", at.record.token));
+            format!("{}  mark in the repository is {at}, mark {}", line.fence, line.mark)
+        }
+        Event::LeaseReleased(LeaseLine { fence, standing, .. }) if standing.lease.state == LeaseState::Moved => {
+            format!("{fence}  leases are kept elsewhere from now on")
+        }
         // The reason is that of the grant, and would read as that of this line.
         Event::LeaseAdvanced(LeaseLine { fence, standing, .. })
         | Event::LeaseReleased(LeaseLine { fence, standing, .. }) => {

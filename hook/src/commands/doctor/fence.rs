@@ -6,7 +6,7 @@ use crate::{
         audit,
         doctor::{
             finding::{Finding, Severity},
-            lock,
+            lock, store,
             stray::{self, StrayRefs},
         },
         install::takeover::{self, Raise},
@@ -68,6 +68,8 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
         findings.extend(behind_leases(repository, state, settings)?);
         findings.extend(leases_unlike_log(repository, state, settings, &here));
         findings.extend(leases_without_effect(repository, state, settings));
+        findings.extend(marks_unlike_log(repository, state, settings));
+        findings.extend(store::check(state, settings));
         findings.extend(leftovers(repository, &dir));
     }
     findings.extend(locks(repository).into_iter().map(|lock| {
@@ -250,6 +252,25 @@ fn leases_unlike_log(repository: &Repository, state: &State, settings: &Settings
             Err(reject) => {
                 let fix = advice::git(repository, &catch_up::removal_arguments(&name));
                 Some(Finding::error("lease-unreadable", format!("{reject}. Pushes to this fence are refused"), fix))
+            }
+        }
+    };
+    settings.fences.iter().filter(|rules| rules.mode != Mode::Off).filter_map(check).collect()
+}
+
+/// The same for the marks in the repository.
+fn marks_unlike_log(repository: &Repository, state: &State, settings: &Settings) -> Vec<Finding> {
+    let check = |rules: &Rules| {
+        let name = LeasePart::Mark.of(&rules.fence);
+        match catch_up::compare_mark_with_log(repository, state, rules, "") {
+            Ok(None) => None,
+            Ok(Some(_)) => {
+                let sentence = format!("'{name}' differs from the log: the next push records it");
+                Some(Finding { fix: None, ..Finding::note("mark-moved", sentence, "") })
+            }
+            Err(reject) => {
+                let fix = advice::git(repository, &catch_up::removal_arguments(&name));
+                Some(Finding::error("mark-unreadable", format!("{reject}. Pushes to this fence are refused"), fix))
             }
         }
     };

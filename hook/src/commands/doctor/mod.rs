@@ -7,6 +7,7 @@ pub(crate) mod finding;
 pub(crate) mod gate;
 pub(crate) mod lock;
 pub(crate) mod settings;
+mod store;
 pub(crate) mod stray;
 mod tree;
 

@@ -135,6 +135,11 @@ fn unreadable(error: &SettingsError, repository: &Repository) -> Finding {
         SettingsError::GuardsNothing(fence) => {
             config(repository, &format!("--add fence.{fence}.refs 'refs/heads/{fence}/*'"))
         }
+        // Which of the two is meant, only its author knows.
+        SettingsError::Store { .. } => {
+            let sentence = format!("{error}: every push is refused");
+            return Finding { fix: None, ..Finding::error("setting-unreadable", sentence, "") };
+        }
     };
     Finding::error("setting-unreadable", format!("{error}: every push is refused"), fix)
 }

@@ -15,7 +15,7 @@ use crate::{
         settings::configured::{ConfiguredSetting, configured},
     },
 };
-use git_fence_core::FenceName;
+use git_fence_core::{FenceName, LeasePart, MarkLine};
 
 impl Job {
     /// One line for each part, whether it was already there or not.
@@ -27,6 +27,11 @@ impl Job {
         }
         for Raise { fence, mark, lease } in &self.raises {
             lines.push(format!("mark          of fence '{fence}' at least {mark}, from '{lease}'  {done}"));
+        }
+        for MarkLine { fence, at, mark, .. } in &self.marks {
+            let from = if at.is_some() { "from" } else { "without" };
+            let name = LeasePart::Mark.of(fence);
+            lines.push(format!("mark          of fence '{fence}' at least {mark}, {from} '{name}'  {done}"));
         }
         for piece in &self.pieces {
             lines.extend(piece.lines(done));

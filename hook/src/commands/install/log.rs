@@ -11,7 +11,7 @@ use crate::{
         store::{Durability, Store, StoreError},
     },
 };
-use git_fence_core::State;
+use git_fence_core::{Event, MarkLine, State};
 use std::time::{Duration, Instant};
 
 /// The condition of the log.
@@ -79,13 +79,14 @@ pub(crate) fn create_or_repair(
     dir: &FenceDir,
     log: LogCondition,
     raises: Vec<Raise>,
+    marks: Vec<MarkLine>,
 ) -> Result<Option<Damage>, CommandError> {
     let boot = failure::here()?.boot;
     let budget = WaitBudget::of(Duration::from_secs(30), Instant::now());
     close_locks(dir)?;
     match log {
         LogCondition::Damaged(damage, _) => return Ok(Some(damage)),
-        LogCondition::Whole(_) if raises.is_empty() => return Ok(None),
+        LogCondition::Whole(_) if raises.is_empty() && marks.is_empty() => return Ok(None),
         LogCondition::Missing(_) => Store::begin(dir, &os_user(), &boot, &budget)?,
         LogCondition::Whole(_) | LogCondition::Interrupted(_) => {}
     }
@@ -96,6 +97,12 @@ pub(crate) fn create_or_repair(
     for raise in raises {
         if !raise.is_done(store.state()) {
             store.append(raise.on_record(os_user()))?;
+        }
+    }
+    for MarkLine { fence, at, pusher, .. } in marks {
+        // A push may have come first.
+        if let Some(line) = store.state().mark_found(&fence, at, &pusher) {
+            store.append(Event::MarkFound(line))?;
         }
     }
     store.commit(Durability::Synced)?;

@@ -28,7 +28,7 @@ use crate::{
         hook_file::{self, HookFile, Part, Staged, is_executable},
         kept_hook,
         layout::{Layout, Site},
-        surroundings::Environment,
+        surroundings::{Environment, os_user},
     },
     log::{
         files::FenceDir,
@@ -42,7 +42,7 @@ use crate::{
         settings::{self, configured::ConfigLevel},
     },
 };
-use git_fence_core::{KnownRefs, Settings};
+use git_fence_core::{KnownRefs, MarkLine, Settings};
 use git_fence_system::colours::say;
 use std::{
     collections::BTreeMap,
@@ -146,6 +146,7 @@ struct Job {
     notes_refs: bool,
     mode_before: ModeInForce,
     raises: Vec<Raise>,
+    marks: Vec<MarkLine>,
     pieces: Vec<HookPlan>,
     warnings: Vec<String>,
 }
@@ -181,7 +182,12 @@ impl Job {
             });
         }
         raises.retain(|raise| !raise.is_done(log.state()));
+        let (marks, unreadable_marks) = takeover::marks(&repository, log.state(), &settings, &os_user());
         let mut warnings = Vec::new();
+        warnings.extend(unreadable_marks.iter().map(|(mark, reject)| {
+            let remove = advice::git(&repository, &catch_up::removal_arguments(mark));
+            format!("{reject}. Pushes to its fence are refused: remove it with  {remove}")
+        }));
         warnings.extend(unreadable.iter().map(|lease| {
             let remove = advice::git(&repository, &catch_up::removal_arguments(lease));
             format!("'{lease}' is not a git-fence lease, so pushes to its fence are refused: remove it with  {remove}")
@@ -203,6 +209,7 @@ impl Job {
             notes_refs,
             mode_before,
             raises,
+            marks,
             pieces,
             warnings,
         })
@@ -214,7 +221,7 @@ impl Job {
         let missing = self.pieces.iter().filter(|piece| !piece.is_there());
         let staged = missing.map(HookPlan::stage).collect::<Result<Vec<_>, _>>()?;
         let mut undo = Undo::of(&self.repository, &self.fence_dir);
-        let damage = log::create_or_repair(&self.fence_dir, self.log, self.raises)?;
+        let damage = log::create_or_repair(&self.fence_dir, self.log, self.raises, self.marks)?;
         for setting in self.wanted.into_iter().filter(|setting| !setting.is_fulfilled(&self.repository)) {
             undo.changes.push(setting.plan(&self.repository)?);
         }

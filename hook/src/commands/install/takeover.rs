@@ -5,9 +5,13 @@
 
 use crate::{
     failure::CommandError,
+    push::catch_up,
     repository::{Repository, git},
 };
-use git_fence_core::{Accept, Event, FenceName, Lease, LeasePart, Mark, RefName, Settings, State, Token, TokenKind};
+use git_fence_core::{
+    Accept, Event, FenceName, Lease, LeasePart, LeaseState, Mark, MarkLine, RefName, Reject, Settings, State, Token,
+    TokenKind,
+};
 use gix::objs::commit::MessageRef;
 
 /// The trailer with the token in lease records, also in those of other programs.
@@ -57,6 +61,10 @@ pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<Lease
         if record.is_err() {
             leases.unreadable.push(lease.clone());
         }
+        // Its fence's mark says how far the tokens have come where they are kept now.
+        if record.as_ref().is_ok_and(|record| record.state == LeaseState::Moved) {
+            continue;
+        }
         let token = record.map(|record| record.token).ok().or_else(|| token_in(message));
         if let Some(token) = token.filter(|token| token.is_at_the_end()) {
             leases.exhausted.push((lease, token));
@@ -67,6 +75,23 @@ pub(crate) fn read(repository: &Repository, settings: &Settings) -> Result<Lease
         }
     }
     Ok(leases)
+}
+
+/// The marks in the repository that the log does not have where they are, and those that cannot be read.
+pub(crate) fn marks(
+    repository: &Repository,
+    state: &State,
+    settings: &Settings,
+    pusher: &str,
+) -> (Vec<MarkLine>, Vec<(RefName, Reject)>) {
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    for rules in &settings.fences {
+        match catch_up::compare_mark_with_log(repository, state, rules, pusher) {
+            Ok(line) => found.extend(line),
+            Err(reject) => unreadable.push((LeasePart::Mark.of(&rules.fence), reject)),
+        }
+    }
+    (found, unreadable)
 }
 
 fn token_in(message: &[u8]) -> Option<Token> {

@@ -26,7 +26,11 @@ pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(),
         store.append(Event::LeaseFound(line))?;
     }
     let Some(held) = store.state().fence(&fence).lease.filter(|lease| lease.is_held()).cloned() else {
+        let elsewhere = kept_elsewhere(store.state().fence(&fence).lease, &rules);
         store.commit(Durability::Lazy)?;
+        if let Some(elsewhere) = elsewhere {
+            return Err(elsewhere);
+        }
         return Err(CommandError::Other {
             what: format!("the lease of fence '{fence}' is not held: nothing was changed"),
             hint: "show the leases:  git-fence-hook status".to_owned(),
@@ -38,6 +42,15 @@ pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(),
     let (owner, token) = (text::in_quotes(&held.lease.owner), held.lease.token);
     writeln!(io::stdout(), "fence '{fence}'  the lease of {owner}, token {token}, was revoked")?;
     Ok(())
+}
+
+/// The gate can only read the store that keeps the leases.
+fn kept_elsewhere(lease: Option<&Standing>, rules: &Rules) -> Option<CommandError> {
+    let has_moved = lease.is_some_and(|standing| standing.lease.state == LeaseState::Moved);
+    (has_moved || rules.store.is_some()).then(|| CommandError::Other {
+        what: format!("the leases of fence '{}' are kept in a store: nothing was changed", rules.fence),
+        hint: "revoke it there, in a clone:  git fence revoke".to_owned(),
+    })
 }
 
 /// Moves the refs, and returns the change of the lease.

@@ -68,6 +68,13 @@ pub(crate) fn run(wanted: KindArg, order: &OperatorArgs, environment: &Environme
 
 /// The settings override the recorded kind.
 fn check_settings(rules: &Rules, tokens: TokenKind) -> Result<(), CommandError> {
+    if let Some(store) = rules.store.as_ref().filter(|_| tokens == TokenKind::Own) {
+        return Err(CommandError::Other {
+            what: format!("fence '{}' keeps its leases in {store} (fence.store): nothing was changed", rules.fence),
+            hint: "remove the setting first; to find it:  git config --show-origin --get-regexp '^fence\\..*store$'"
+                .to_owned(),
+        });
+    }
     match rules.tokens.filter(|set| *set != tokens) {
         None => Ok(()),
         Some(set) => Err(CommandError::Other {

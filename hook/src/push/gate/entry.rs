@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Claim, Event, FenceName, LeaseChange, LeaseMove, Mark, Place, Plan, Reject, Stake, Token, outdated,
+    Claim, Event, FenceName, LeaseChange, LeaseMove, Mark, Place, Plan, Reject, Stake, Token, moved_marks, outdated,
 };
 
 impl Gate<'_> {
@@ -53,7 +53,7 @@ impl Gate<'_> {
     /// Why a push that would be admitted gets no slot: its refs are not those that were judged, or its receive-pack is
     /// gone.
     fn final_check(&self, guarded: &Guarded) -> Option<Reject> {
-        if !guarded.moves_same_refs_as(&self.guarded) {
+        if !guarded.moves_same_refs_as(self.guarded) {
             return Some(Reject::malformed("a symbolic ref changed during the push: try again"));
         }
         if let Some(reject) = outdated(&self.claims, &guarded.refs) {
@@ -74,11 +74,13 @@ impl Gate<'_> {
         guarded: Guarded,
     ) -> Event {
         let mut stakes = self.stakes(store);
+        let marks = moved_marks(store.state(), &self.claims, &clock::stamp(&self.arrival.here));
         Event::PushAccepted {
             push: store.next_push(),
             stake: stakes.remove(0),
             also: stakes,
             leases,
+            marks,
             code: overruled.map(Reject::code),
             reason: overruled.map(ToString::to_string),
             source: self.source,

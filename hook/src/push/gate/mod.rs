@@ -7,16 +7,19 @@ mod entry;
 mod heartbeat;
 mod waiting;
 
+pub(crate) use waiting::Waiting;
+
 use crate::{
     host::clock,
     log::store::{Store, StoreError},
     push::{
         arrival::Arrival,
-        gate::waiting::{Waiting, operator_is_waiting},
+        gate::waiting::operator_is_waiting,
         plan::{Guarded, unreadable},
         recorder::Recorder,
         settling::{Landings, SettlingError, settle_finished},
         slot::Viewpoint,
+        store_question::ANSWER_LASTS_MS,
         verdict::{Admission, Objection},
     },
 };
@@ -29,23 +32,38 @@ pub(crate) struct Gate<'a> {
     pub(crate) arrival: &'a Arrival<'a>,
     pub(crate) settings: &'a Settings,
     pub(crate) recorder: &'a Recorder<'a>,
-    pub(crate) guarded: Guarded,
+    pub(crate) guarded: &'a Guarded,
     pub(crate) claims: Vec<Claim<'a>>,
     pub(crate) source: Source,
     /// What is wrong with the push, regardless of the log.
     pub(crate) flaw: Option<Reject>,
+    /// When the stores that keep the leases answered, if they were asked: in milliseconds since boot, because this counts
+    /// the time that the machine was suspended.
+    pub(crate) answered: Option<u64>,
+}
+
+/// What came of one attempt under the lock.
+enum Attempt {
+    /// The push is admitted, and that is on record.
+    Admitted(Admission),
+    /// It had to wait, and tries again.
+    Waited,
+    /// It could be admitted, but what the stores answered is too old.
+    Outdated,
 }
 
 impl Gate<'_> {
-    /// Admits the push or returns an objection. When this returns, an admission has been recorded.
-    pub(crate) fn admit(&self) -> Result<Admission, Objection> {
+    /// Admits the push or returns an objection. When this returns, an admission has been recorded. `None` if the stores must
+    /// be asked again first, without the lock.
+    pub(crate) fn admit(&self, waiting: &mut Waiting) -> Result<Option<Admission>, Objection> {
         if let Some(flaw) = self.flaw.clone().filter(|_| self.recorder.enforcement.upholds(Ground::Push)) {
             return Err(self.flawed(flaw));
         }
-        let mut waiting = Waiting::default();
         loop {
-            if let Some(admission) = self.attempt(&mut waiting)? {
-                return Ok(admission);
+            match self.attempt(waiting)? {
+                Attempt::Admitted(admission) => return Ok(Some(admission)),
+                Attempt::Outdated => return Ok(None),
+                Attempt::Waited => {}
             }
         }
     }
@@ -63,8 +81,8 @@ impl Gate<'_> {
         }
     }
 
-    /// One attempt under the lock; `None` if the push had to wait and must try again.
-    fn attempt(&self, waiting: &mut Waiting) -> Result<Option<Admission>, Objection> {
+    /// One attempt under the lock.
+    fn attempt(&self, waiting: &mut Waiting) -> Result<Attempt, Objection> {
         let viewpoint = waiting.viewpoint(&self.arrival.here);
         let mut store = self.open()?;
         let landings = self.settle_finished(&mut store, viewpoint)?;
@@ -74,18 +92,27 @@ impl Gate<'_> {
         };
         match decide(store.state(), &self.claims, &clock::stamp(&self.arrival.here)) {
             Decision::Refuse(reject) => Err(self.object(store, reject)),
-            Decision::Wait(fence) => self.wait_for(&fence, store, landings, viewpoint, waiting),
+            Decision::Wait(fence) => {
+                let admitted = self.wait_for(&fence, store, landings, viewpoint, waiting)?;
+                Ok(admitted.map_or(Attempt::Waited, Attempt::Admitted))
+            }
+            Decision::Admit { .. } if self.answers_are_old() => Ok(Attempt::Outdated),
             Decision::Admit { .. } if self.yields(&mut store) => {
                 drop(store);
                 waiting.wait(None, self.recorder.budget.left());
-                Ok(None)
+                Ok(Attempt::Waited)
             }
             Decision::Admit { overruled, leases } => {
                 let admission = self.enter(store, overruled, leases, reread)?;
                 let waited = waiting.has_notified.then(|| self.recorder.budget.spent());
-                Ok(Some(Admission { waited, ..admission }))
+                Ok(Attempt::Admitted(Admission { waited, ..admission }))
             }
         }
+    }
+
+    /// Whether what the stores answered is too old: somebody may have taken the lease over since.
+    fn answers_are_old(&self) -> bool {
+        self.answered.is_some_and(|answered| clock::uptime_ms().saturating_sub(answered) > ANSWER_LASTS_MS)
     }
 
     /// Whether an operator's command waits for a slot that this push would take. The command goes first, as long as this

@@ -30,7 +30,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_millis(100);
 const REPORTED_AFTER: Duration = Duration::from_millis(500);
 
 /// A waiting push: what it remembers from one attempt to the next.
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     /// How long to wait before the next attempt.
     interval: Duration,
     /// Whether the pusher was told about the wait.

@@ -5,7 +5,7 @@
 //! changes nothing, so everything that shows settings says so.
 
 use crate::repository::settings::table::{SETTINGS, Setting};
-use git_fence_core::{FenceName, text};
+use git_fence_core::{FenceName, shown_url, text};
 use gix::{
     bstr::BString,
     config::{
@@ -106,6 +106,17 @@ pub(crate) fn configured_where(config: &Config, matters: impl Fn(&Metadata) -> b
     sections.filter(|section| matters(section.meta())).flat_map(|section| in_section(&section)).collect()
 }
 
+/// A value as it is shown: a URL may have a password in it, whatever the setting is called.
+pub(crate) fn without_password(name: &str, value: &[u8]) -> String {
+    let whole = String::from_utf8_lossy(value);
+    let is_store = name.eq_ignore_ascii_case("store") && whole != "none";
+    // Before it is cut: what is cut off may be where the password ends.
+    if is_store || whole.contains("://") {
+        return text::one_line(shown_url(&whole).as_bytes(), 200);
+    }
+    text::one_line(value, 200)
+}
+
 fn in_section(section: &SectionRef<'_>) -> Vec<ConfiguredSetting> {
     let fence = section.header().subsection_name().map(|name| format!("{}.", text::one_line(name, 64)));
     let meta = section.meta();
@@ -117,11 +128,12 @@ fn in_section(section: &SectionRef<'_>) -> Vec<ConfiguredSetting> {
         }
     }
     let values = |name: &String| {
+        let shown = name.clone();
         let key = format!("fence.{}{name}", fence.as_deref().unwrap_or_default());
         let origin = origin.clone();
         section.values(name).into_iter().map(move |value: BString| ConfiguredSetting {
             key: key.clone(),
-            value: text::one_line(&value, 200),
+            value: without_password(&shown, &value),
             origin: origin.clone(),
             level: ConfigLevel::of(meta.source),
             overridden_by: None,
@@ -203,8 +215,8 @@ mod tests {
     fn every_setting_of_a_fence_can_be_overridden_for_repo() {
         for setting in SETTINGS.iter().filter(|setting| !setting.is_for_all()) {
             let key = setting.key;
-            let shown = shown(&format!("[fence]\n {key} = a\n[fence \"repo\"]\n {key} = b\n"));
-            assert_eq!(shown[0], format!("fence.{key} = a < fence.repo.{key} = b"));
+            let shown = shown(&format!("[fence]\n {key} = x://a\n[fence \"repo\"]\n {key} = x://b\n"));
+            assert_eq!(shown[0], format!("fence.{key} = x://a < fence.repo.{key} = x://b"));
         }
     }
 }

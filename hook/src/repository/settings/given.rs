@@ -1,6 +1,6 @@
 //! Parses the values of a setting.
 
-use git_fence_core::{Syslog, length_of_time, pattern_flaw};
+use git_fence_core::{StorePlace, Syslog, length_of_time, pattern_flaw};
 use gix::bstr::{BString, ByteSlice as _};
 use std::time::Duration;
 
@@ -81,6 +81,13 @@ fn expected(words: &[&str]) -> String {
 pub(super) fn duration(value: &[u8]) -> Result<Duration, &'static str> {
     let read = value.to_str().ok().and_then(length_of_time);
     read.ok_or("expected a duration such as 30s, 2m or 500ms")
+}
+
+/// The name of a repository in a store, exactly as marks name it.
+pub(super) fn resource(value: &[u8]) -> Result<String, &'static str> {
+    let name = value.to_str().ok().filter(|name| !name.contains(char::is_whitespace));
+    let is_shown_as_it_is = |name: &&str| StorePlace::new("store", name).is_some_and(|place| place.resource == *name);
+    name.filter(is_shown_as_it_is).map(str::to_owned).ok_or("expected a name without blanks such as host/path")
 }
 
 /// Where decisions are also sent.

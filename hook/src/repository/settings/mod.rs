@@ -8,10 +8,11 @@ mod given;
 pub(crate) mod table;
 
 use crate::repository::settings::{
+    configured::without_password,
     given::{Given, ValueFlaw, listener},
     table::{SETTINGS, Set},
 };
-use git_fence_core::{FenceName, Rules, Settings, Syslog, text};
+use git_fence_core::{Accept, FenceName, Rules, Settings, Syslog, TokenKind, text};
 use gix::{
     bstr::BString,
     config::{File as Config, file::SectionRef},
@@ -29,6 +30,24 @@ pub(crate) enum SettingsError {
     Name { name: String, source: git_fence_core::FenceNameError },
     #[error("fence '{0}' guards nothing: set {refs}", refs = key_of_refs(.0))]
     GuardsNothing(FenceName),
+    #[error("fence '{fence}' keeps its leases in a store (fence.store): {why}")]
+    Store { fence: FenceName, why: &'static str },
+}
+
+/// What does not go together with leases in a store.
+fn store_flaw(rules: &Rules) -> Option<SettingsError> {
+    rules.store.as_ref()?;
+    let why = match rules {
+        Rules { resource: None, .. } => {
+            "set fence.resource, too, to the name that the clients use: 'git fence status' shows it"
+        }
+        Rules { accept: Accept::AtOrAbove, .. } => {
+            "fence.accept cannot be at-or-above, because each push takes a token of its own"
+        }
+        Rules { tokens: Some(TokenKind::Own), .. } => "fence.tokens cannot be own",
+        _ => return None,
+    };
+    Some(SettingsError::Store { fence: rules.fence.clone(), why })
 }
 
 /// The documented name of the setting.
@@ -62,6 +81,9 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
         return Err(SettingsError::GuardsNothing(repo.fence));
     }
     fences.push(repo);
+    if let Some(flaw) = fences.iter().find_map(store_flaw) {
+        return Err(flaw);
+    }
     let mut settings = Settings { fences, ..Settings::default() };
     shared.apply_to_all(&mut settings)?;
     Ok(settings)
@@ -132,7 +154,11 @@ impl Level<'_> {
     fn flawed(&self, key: &str, flaw: ValueFlaw) -> SettingsError {
         let key = self.name_of(key);
         match flaw {
-            ValueFlaw::Value { value, expected } => SettingsError::Value { key, value: text::quoted(&value), expected },
+            ValueFlaw::Value { value, expected } => {
+                let name = key.rsplit('.').next().unwrap_or_default();
+                let value = text::quoted(without_password(name, &value).as_bytes());
+                SettingsError::Value { key, value, expected }
+            }
             ValueFlaw::Pattern { pattern, why } => SettingsError::Pattern { key, pattern, why },
         }
     }
@@ -203,6 +229,11 @@ pub(crate) mod tests {
             "[fence]\n init = yes",
             "[fence]\n companion = no",
             "[fence]\n syslog = maybe",
+            "[fence]\n resource = a b",
+            "[fence]\n store = etcd://host",
+            "[fence]\n store = etcd://host\n resource = app\n accept = at-or-above",
+            "[fence]\n store = etcd://host\n resource = app\n tokens = own",
+            "[fence]\n resource = app\n[fence \"x\"]\n refs = refs/x/*\n store = etcd://host\n accept = at-or-above",
             "[fence \"a/b\"]\n refs = refs/heads/*",
             "[fence \"x\"]\n wait = 3s",
             "[fence \"x\"]\n refs = refs/heads/*\n mode = 1",
@@ -216,6 +247,13 @@ pub(crate) mod tests {
             gix::config::file::init::Options::default(),
         );
         assert!(read(&path.unwrap()).is_err(), "an unusable path does not count as unset");
+        for (text, shown) in [
+            ("[fence]\n store = s3cret", "'(not a URL)'"),
+            ("[fence]\n store = \"redis://:s3cret@host x\"", "'redis://host x'"),
+        ] {
+            let error = settings(text).unwrap_err().to_string();
+            assert!(error.contains(shown) && !error.contains("s3cret"), "{error}");
+        }
         let named = settings("[fence \"x\"]\n refs = refs/heads/*\n mode = 1").unwrap_err();
         assert_eq!(named.to_string(), "setting fence.x.mode is '1': expected enforce, observe or off");
     }

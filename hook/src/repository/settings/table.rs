@@ -2,8 +2,9 @@
 //!
 //! Each setting sets a field of [`Rules`] or [`Settings`], which also have its default.
 
-use crate::repository::settings::given::{Given, ValueFlaw, duration, listener};
-use git_fence_core::{Accept, Mode, Rules, Settings, Token, TokenKind, Ttl};
+use crate::repository::settings::given::{Given, ValueFlaw, duration, listener, resource};
+use git_fence_core::{Accept, Mode, Rules, Settings, StoreUrl, Token, TokenKind, Ttl};
+use gix::bstr::ByteSlice as _;
 
 /// A setting. Its texts are used in the documentation.
 #[cfg_attr(not(test), expect(dead_code, reason = "a test writes them to the page"))]
@@ -150,6 +151,24 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "none",
         meaning: "who may revoke a lease by a push; `git-fence-hook revoke` always may",
         set: Set::List(|rules, given| given.list().map(|pushers| rules.allow_revoke = pushers)),
+    },
+    Setting {
+        key: "store",
+        values: "a URL, `none`",
+        default: "`none`",
+        meaning: "where the clients keep the leases of this fence, such as `etcd+https://host:2379`: the gate [asks there](operations.md#leases-in-a-store) who holds the lease before a push takes the slot. Needs `fence.resource`, and the program `git-fence-store` beside `git-fence-hook` or in the server's PATH. A password in the URL is never shown or recorded",
+        set: Set::Fence(|rules, given| {
+            let expected = "expected UTF-8";
+            let url = |value: &[u8]| StoreUrl::parse(value.to_str().map_err(|_| expected)?);
+            given.read_unless("none", url).map(|store| rules.store = store)
+        }),
+    },
+    Setting {
+        key: "resource",
+        values: "a name, `none`",
+        default: "`none`",
+        meaning: "the name of this repository in the store, as the clients have it: by default host and path of their remote's URL, as in `git.example.com/team/app`; `git fence status` shows it",
+        set: Set::Fence(|rules, given| given.read_unless("none", resource).map(|resource| rules.resource = resource)),
     },
     Setting {
         key: "receivePack",

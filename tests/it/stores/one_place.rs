@@ -1,0 +1,137 @@
+//! One place per fence: whoever comes second is refused, and nothing is fenced twice.
+
+use super::{agent_at, everywhere, keep_in, record_name, witness};
+use crate::support::{
+    World,
+    agents::{Agent, code_of},
+    engines::Kind,
+    records::Records,
+    text,
+};
+use std::thread;
+
+/// The outcome in JSON, and what was said.
+fn outcome(agent: &Agent<'_>, args: &[&str]) -> (i32, String, String) {
+    let ran = agent.fence(args).arg("--json").output().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text(&ran.stdout)).unwrap_or_default();
+    let (code, said) = code_of(&ran);
+    (code, report["outcome"].as_str().unwrap_or_default().to_owned(), said)
+}
+
+#[track_caller]
+fn assert_kept_elsewhere(agent: &Agent<'_>, words: &str) {
+    for args in [&["acquire"][..], &["push", "origin", "HEAD:refs/heads/second"]] {
+        let (code, outcome, said) = outcome(agent, args);
+        assert_eq!((code, outcome.as_str()), (2, "kept-elsewhere"), "{args:?}: {said}");
+        assert!(said.contains(words) && said.contains("hint: "), "{args:?}: {said}");
+    }
+    let ran = agent.run(&[], "touch ../ran").output().unwrap();
+    assert_eq!((ran.status.code(), agent.status()["outcome"].as_str()), (Some(2), Some("kept-elsewhere")));
+    assert!(!agent.path("../ran").exists() && agent.world.server_ref("refs/heads/second").is_none());
+}
+
+#[test]
+fn mark_that_was_deleted_is_refused_and_not_made_anew() {
+    everywhere(|place| {
+        for refs in [&["mark"][..], &["mark", "lease"]] {
+            let world = place.world();
+            let [a, b] = place.agents(&world, ["a", "b"]);
+            a.ok(&["acquire"]);
+            a.ok(&["push", "origin", "HEAD:main"]);
+            for name in refs {
+                world.ok(world.git("server.git").args(["update-ref", "-d", &format!("refs/fence/repo/{name}")]));
+            }
+            let (code, outcome, said) = outcome(&a, &["push", "origin", "HEAD:next"]);
+            assert_eq!((code, outcome.as_str()), (2, "kept-elsewhere"), "{said}");
+            assert!(said.contains("refs/fence/repo/mark does not exist"), "{said}");
+            assert_eq!(world.server_ref("refs/heads/next"), None);
+            a.ok(&["release"]);
+            assert_kept_elsewhere(&b, "the mark of fence 'repo' is gone");
+        }
+    });
+}
+
+#[test]
+fn store_and_remote_never_keep_leases_of_one_fence_side_by_side() {
+    everywhere(|place| {
+        let world = place.world();
+        let remote = world.agent("remote");
+        let [store] = place.agents(&world, ["store"]);
+        store.ok(&["acquire"]);
+        assert_kept_elsewhere(&remote, "is kept in the store ");
+        store.ok(&["release"]);
+        assert_kept_elsewhere(&remote, "is kept in the store ");
+        store.ok(&["push", "origin", "HEAD:main"]);
+        witness::assert_fenced(&world);
+
+        let world = place.world();
+        let remote = world.agent("remote");
+        let [store] = place.agents(&world, ["store"]);
+        remote.ok(&["acquire"]);
+        assert_kept_elsewhere(&store, "is kept in the remote 'origin' itself");
+        remote.ok(&["release"]);
+        assert_kept_elsewhere(&store, "is kept in the remote 'origin' itself");
+        assert_eq!(world.server_ref("refs/fence/repo/mark"), None);
+        assert_eq!(Records::at(&place.engine().url).body(&record_name(&world)), None, "nothing was granted there");
+    });
+}
+
+#[test]
+fn two_stores_or_two_names_are_two_places() {
+    everywhere(|place| {
+        let world = place.world();
+        let [a, b] = place.agents(&world, ["a", "b"]);
+        a.ok(&["acquire"]);
+        world.ok(b.git().args(["config", "fence.resource", "another/name"]));
+        assert_kept_elsewhere(&b, "is kept in the store ");
+        world.ok(b.git().args(["config", "--unset", "fence.resource"]));
+        let other = if place.kind == Kind::Http { "http://127.0.0.1:1/leases" } else { &Kind::Http.shared().url };
+        if place.kind != Kind::Http {
+            keep_in(&b, other);
+            assert_kept_elsewhere(&b, "is kept in the store ");
+        }
+        // The holder's own lease goes by its own store, whatever is set.
+        world.ok(a.git().args(["config", "fence.store", "remote"]));
+        a.ok(&["push", "origin", "HEAD:main"]);
+        a.ok(&["release"]);
+        witness::assert_fenced(&world);
+    });
+}
+
+/// Both begin at the same moment, twenty times: exactly one place keeps the leases, and the other one is refused.
+#[test]
+fn of_two_places_that_begin_at_once_one_is_refused() {
+    everywhere(|place| {
+        let world = place.world();
+        let [store] = place.agents(&world, ["store"]);
+        let (remote, other) = (world.agent("remote"), agent_at(&world, "other", &Kind::Http.shared().url));
+        for round in 0..20 {
+            let fence = format!("f{round}");
+            // A rival in the remote, or in another store where this one is not that.
+            let rival = if round % 2 == 0 || place.kind == Kind::Http { &remote } else { &other };
+            let ended = thread::scope(|scope| {
+                let acquire = |agent| {
+                    let fence = &fence;
+                    scope.spawn(move || outcome(agent, &["acquire", "--fence", fence]))
+                };
+                [&store, rival].map(acquire).map(|acquiring| acquiring.join().unwrap())
+            });
+            let won = ended.iter().position(|(code, ..)| *code == 0).unwrap_or_else(|| panic!("{ended:?}"));
+            let (code, outcome, said) = &ended[1 - won];
+            assert_eq!((*code, outcome.as_str()), (2, "kept-elsewhere"), "{said}");
+            assert_one_place(&world, &fence, won == 0 || !std::ptr::eq(rival, &raw const remote));
+            let agent = if won == 0 { &store } else { rival };
+            let branch = format!("HEAD:refs/heads/{fence}");
+            agent.ok(&["push", "--fence", &fence, "origin", &branch]);
+        }
+    });
+}
+
+#[track_caller]
+fn assert_one_place(world: &World, fence: &str, is_store: bool) {
+    let state = ["log", "-1", "--format=%(trailers:key=Fence-State,valueonly)", &format!("refs/fence/{fence}/lease")]
+        .map(str::to_owned);
+    let state = world.ok(world.git("server.git").args(state));
+    let mark = world.server_ref(&format!("refs/fence/{fence}/mark"));
+    assert_eq!((state.trim() == "moved", mark.is_some()), (is_store, is_store), "{state}");
+}

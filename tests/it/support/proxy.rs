@@ -1,0 +1,69 @@
+//! A proxy between the client and an engine that cuts a connection on purpose.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU16, Ordering},
+    },
+    thread,
+};
+
+/// A proxy to an engine.
+pub(crate) struct Proxy {
+    port: u16,
+    engine: Arc<AtomicU16>,
+    /// How many answers are left until one is dropped.
+    left: Arc<AtomicI64>,
+}
+
+impl Proxy {
+    pub(crate) fn to(engine: u16) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let proxy = Proxy { port, engine: Arc::new(AtomicU16::new(engine)), left: Arc::default() };
+        let (engine, for_all) = (proxy.engine.clone(), proxy.left.clone());
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(engine) = TcpStream::connect(("127.0.0.1", engine.load(Ordering::SeqCst))) else { continue };
+                let (up, down) = ((client.try_clone().unwrap(), engine.try_clone().unwrap()), (engine, client));
+                thread::spawn(move || copy(up.0, up.1, || false));
+                let left = for_all.clone();
+                thread::spawn(move || copy(down.0, down.1, || left.fetch_sub(1, Ordering::SeqCst) == 1));
+            }
+        });
+        proxy
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// New connections go to another engine.
+    pub(crate) fn lead_to(&self, engine: u16) {
+        self.engine.store(engine, Ordering::SeqCst);
+    }
+
+    /// Drops the `nth` answer of the engine from now on, counted from 1, and cuts its connection.
+    pub(crate) fn cut_answer(&self, nth: i64) {
+        self.left.store(nth, Ordering::SeqCst);
+    }
+
+    /// Whether that answer has come.
+    pub(crate) fn has_cut(&self) -> bool {
+        self.left.load(Ordering::SeqCst) <= 0
+    }
+}
+
+/// Copies until one side ends, or until what was read is to be dropped.
+fn copy(mut from: TcpStream, mut to: TcpStream, is_cut: impl Fn() -> bool) {
+    let mut buffer = [0; 64 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        if is_cut() || to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -9,7 +9,8 @@ use stateright::Property;
 /// Refs move in token order.
 pub const TOKEN_ORDER: &str = "refs move in token order, and no token at or below one that has written writes";
 /// A lost lease stays lost.
-pub const LOST_IS_LOST: &str = "a holder that was told that its lease is lost never writes afterwards";
+pub const LOST_IS_LOST: &str =
+    "a holder that was told that its lease is lost, and no push unsettled, never writes afterwards";
 /// What a takeover has stopped stays stopped.
 pub const DONE_IS_DONE: &str =
     "once a grant or a revocation is done, no holder before it, as the store shows, moves anything";

@@ -66,7 +66,7 @@ fn act(model: &Stored, before: &StoredWorld, r: usize, after: &StoredWorld) -> S
         (Stage::PushFrom(_), _) => format!("pushes with token {}", token(before)),
         (_, Stage::Touching) => "touches the mark".to_owned(),
         (_, Stage::ReadStore(_)) => "reads the store".to_owned(),
-        (Stage::ReadMark, Stage::PushFrom(_)) => "reads the mark: its push counts".to_owned(),
+        (Stage::Ready | Stage::ReadMark, Stage::PushFrom(_)) => "reads the mark: its push counts".to_owned(),
         (Stage::LookAfterRaising { .. } | Stage::Look { .. } | Stage::JustLook, _) if is_lost => {
             "reads the mark: the lease is lost".to_owned()
         }

@@ -4,11 +4,10 @@ use super::{
     Op, Stored,
     promises::{self, Sight},
     remote::mark_nonce,
-    rules::{BarrierRule, CountingRule},
     store::{ownership_in, token_in},
-    world::{Carries, Flight, MarkVersion, OwnerFacts, Progress, Stage, StoreHeld, StoredWorld, Unsettled},
+    world::{Carries, Flight, MarkVersion, OwnerFacts, Progress, Proof, Stage, StoreHeld, StoredWorld, Unsettled},
 };
-use git_fence_core::{Accept, HolderMove, LeaseState, Mark, MarkRecord, Ownership, Purpose, Token};
+use git_fence_core::{HolderMove, LeaseState, MarkRecord, Ownership, Purpose, Token};
 
 /// The reply to a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +34,9 @@ impl Stored {
             Stage::ReadBoth(record, mark) => self.take(world, r, record, mark),
             Stage::RaiseFrom(mark) => self.raise(world, r, mark),
             Stage::LookAfterRaising { expected, refused } => self.look_after_raising(world, r, expected, refused),
+            Stage::Clear => self.clear(world, r),
+            Stage::GiveUp => self.give_back(world, r),
+            Stage::LeaveBarrier => self.leave_barrier(world, r),
             Stage::Release => self.release(world, r),
             Stage::Advance => self.advance(world, r),
             Stage::ReadMark => self.read_mark(world, r),
@@ -50,7 +52,7 @@ impl Stored {
     pub(super) fn receive(&self, world: &mut StoredWorld, r: usize, reply: Reply) {
         world.runs[r].awaits = None;
         match (world.runs[r].stage, reply) {
-            (Stage::Raising(_), Reply::Landed) => self.began(world, r),
+            (Stage::Raising(_), Reply::Landed) => self.barrier_is_up(world, r),
             (Stage::Raising(expected), reply) => {
                 let refused = reply == Reply::Refused;
                 world.runs[r].stage = Stage::LookAfterRaising { expected, refused };
@@ -80,11 +82,10 @@ impl Stored {
         let at = world.marks[mark].record.get().token;
         let Some(now) = self.swap_owner(world, record, at, purpose) else { return self.finish(world, r) };
         let before = record.map(|record| world.records[record].owner);
-        let overtaken = before.filter(|_| was_held).map_or(0, |owner| 1 << owner);
         let first = token_in(world.entry(now)).map_or(0, Token::get);
         world.owners.push(OwnerFacts {
             first,
-            overtakes: overtaken | before.map_or(0, |owner| world.owners[owner].overtakes),
+            overtakes: before.map_or(0, |owner| (1 << owner) | world.owners[owner].overtakes),
             is_done: false,
             is_lost: false,
             wrote: false,
@@ -92,69 +93,14 @@ impl Stored {
             after_rollback: world.rollbacks > 0,
         });
         promises::granted(world, first, mark);
-        let barrier = self.barrier(world, now, mark);
         let owner = world.owners.len() - 1;
-        let barrier_at = barrier.map_or(0, Mark::get);
-        world.runs[r].held =
-            Some(StoreHeld { owner, record: now, is_used: false, barrier: barrier_at, unsettled: None });
-        match barrier {
-            Some(_) => world.runs[r].stage = Stage::RaiseFrom(mark),
-            None => self.began(world, r),
-        }
-    }
-
-    /// The mark that the holder of the new `record` raises before it begins.
-    fn barrier(&self, world: &StoredWorld, record: usize, mark: usize) -> Option<Mark> {
-        let entry = world.entry(record);
-        match self.rules.barrier {
-            BarrierRule::Never => None,
-            BarrierRule::IfMarkIsLower => entry.barrier.filter(|due| world.marks[mark].record.get().token < *due),
-            BarrierRule::WhenDue => entry.barrier,
-            BarrierRule::EachGrant => {
-                entry.barrier.or_else(|| token_in(entry).map(|token| Accept::Above.mark_before(token)))
-            }
-        }
-    }
-
-    fn raise(&self, world: &mut StoredWorld, r: usize, mark: usize) {
-        let Some(held) = world.runs[r].held else { return };
-        let raised = |mark: &MarkRecord, by: Ownership, nonce| {
-            let to = Mark::at(held.barrier).unwrap_or_default();
-            mark.raised(to, Some(by), "run", nonce)
-        };
-        let proof = self.rules.gate.is_some_and(|gate| !gate.bare_barriers).then_some(held.record);
-        self.send(world, r, mark, Carries::Barrier, proof, raised);
-        world.runs[r].stage = Stage::Raising(mark);
-    }
-
-    /// Whether the barrier is there, has to be sent again, or must not be: another holder may have begun after ours.
-    fn look_after_raising(&self, world: &mut StoredWorld, r: usize, expected: usize, refused: bool) {
-        let Some(held) = world.runs[r].held else { return };
-        let revokes = self.op(world, r) == Some(Op::Revoke);
-        let (tip, ours) = (world.tip(), ownership_in(world.entry(held.record)));
-        let may_retry = match (tip == expected, refused) {
-            // A gate has refused it for another reason than the version: the store shows another holder.
-            (true, true) => false,
-            (true, false) => true,
-            (false, _) => revokes || (self.rules.retries_barrier && self.may_raise(world, held)),
-        };
-        if world.mark().record.get().by == ours {
-            self.began(world, r);
-        } else if may_retry {
-            world.runs[r].stage = Stage::RaiseFrom(tip);
-        } else {
-            self.lose(world, r);
-        }
-    }
-
-    fn may_raise(&self, world: &StoredWorld, held: StoreHeld) -> bool {
-        let (entry, mark) = (world.entry(held.record), world.mark().record.get());
-        let by = ownership_in(entry).filter(|_| self.rules.counting != CountingRule::Number);
-        token_in(entry).is_some_and(|token| mark.admits(token, by.as_ref()))
+        let held = StoreHeld { owner, record: now, read: mark, known: mark, is_used: false, unsettled: None };
+        world.runs[r].held = Some(held);
+        self.begin_under(world, r, held);
     }
 
     /// The run may begin to work, or says that it has revoked the lease.
-    fn began(&self, world: &mut StoredWorld, r: usize) {
+    pub(super) fn began(&self, world: &mut StoredWorld, r: usize) {
         if let Some(held) = world.runs[r].held {
             world.owners[held.owner].is_done = true;
         }
@@ -166,11 +112,13 @@ impl Stored {
     }
 
     fn release(&self, world: &mut StoredWorld, r: usize) {
-        if let Some(held) = world.runs[r].held.take()
-            && self.swap_on(world, held.record, HolderMove::Release).is_none()
-        {
-            world.owners[held.owner].is_lost = true;
+        let Some(held) = world.runs[r].held else { return };
+        let is_released = self.swap_on(world, held.record, HolderMove::Release).is_some();
+        // An unsettled push may still land, until the successor's barrier is up. The run is told so, and not just "lost".
+        if !is_released && held.unsettled.is_none() {
+            return self.lose(world, r);
         }
+        world.runs[r].held = None;
         self.finish(world, r);
     }
 
@@ -178,6 +126,7 @@ impl Stored {
     pub(super) fn lose(&self, world: &mut StoredWorld, r: usize) {
         if let Some(held) = world.runs[r].held.take() {
             world.owners[held.owner].is_lost = true;
+            promises::told_lost(world, held);
         }
         self.finish(world, r);
     }
@@ -200,7 +149,7 @@ impl Stored {
         r: usize,
         mark: usize,
         carries: Carries,
-        proof: Option<usize>,
+        proof: Option<Proof>,
         next: impl Fn(&MarkRecord, Ownership, String) -> MarkRecord,
     ) {
         let Some(held) = world.runs[r].held else { return };
@@ -212,6 +161,7 @@ impl Stored {
             && let Some(held) = &mut world.runs[r].held
         {
             held.unsettled = Some(Unsettled { push, before: mark });
+            held.is_used = true;
         }
         let record = next(world.marks[mark].record.get(), by, mark_nonce(push));
         let makes = MarkVersion::new(record, push, r, Some(held.owner), carries, proof);

@@ -9,7 +9,9 @@ use crate::report::Latches;
 use git_fence_core::{Holder, Mark, MarkRecord};
 use stateright::{Model, Property};
 
+mod barrier;
 mod client;
+mod holes;
 mod promises;
 mod pushing;
 mod remote;
@@ -20,18 +22,19 @@ mod words;
 mod world;
 
 pub use client::Reply;
+pub use holes::{Hole, holes, needless};
 pub use promises::{
-    ABOVE_THE_MARK, DONE_IS_DONE, FORGOTTEN, FORGOTTEN_AT_ONCE, LOST_IS_LOST, NO_LIE, NO_REVIVAL, ONE_PER_NUMBER,
+    ABOVE_THE_MARK, DONE_IS_DONE, FORGOTTEN, LOST_FOR_A_REASON, LOST_IS_LOST, NO_LIE, NO_REVIVAL, ONE_PER_NUMBER,
     STORE_BELIEF, Sight, TOKEN_ORDER,
 };
 pub use remote::Lie;
-pub use rules::{BarrierRule, CountingRule, GateRules, StoreRules};
-pub use scenarios::{StoredScenario, asking_scenarios, smallest, stored_scenarios};
+pub use rules::{BarrierAgain, BarrierRule, CountingRule, GateRules, PushesFrom, StoreRules};
+pub use scenarios::{StoredScenario, asking_scenarios, stored_scenarios, unasking_scenarios};
 pub use words::line;
 pub use world::StoredWorld;
 
 use client::Reply::Lost;
-use world::{Carries, MarkVersion, Progress, Stage, StoreRun};
+use world::{Carries, MarkVersion, Progress, Proof, Stage, StoreRun};
 
 /// An operation of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub enum StoredStep {
     Act(usize),
     /// The reply that it waits for is lost.
     Lose(usize),
+    /// After a lost reply the client of a run cannot reach the remote any more.
+    Unreachable(usize),
     /// The gate asks the store about a push.
     Ask(usize),
     /// The gate decides about it.
@@ -82,12 +87,15 @@ impl Stored {
     /// A store and a remote with these rules.
     pub fn of(scenario: StoredScenario, rules: StoreRules) -> Stored {
         let ops = scenario.programs.iter().flatten().count();
-        let holders = |owner| (0..=ops).map(|record| store::proof_of(owner, record).holder()).collect();
+        let holders = |owner| (0..=3 * ops).map(|record| store::proof_of(owner, record).holder()).collect();
         Stored { holders: (0..=ops).map(holders).collect(), scenario, rules, latches: Latches::default() }
     }
 
     fn lies(&self, world: &StoredWorld, steps: &mut Vec<StoredStep>) {
-        let old = (0..world.marks.len()).filter(|at| world.marks[*at].proof.is_some()).map(Lie::OldProof);
+        let old = world.marks.iter().enumerate().filter_map(|(at, mark)| match mark.proof? {
+            Proof::Lease(_) => Some(Lie::OldProof(at)),
+            Proof::Beat(_) => Some(Lie::OldBeat(at)),
+        });
         let lies = [Lie::NoProof, Lie::Stranger, Lie::Barrier, Lie::Touch].into_iter().chain(old);
         steps.extend(lies.map(StoredStep::Lie));
     }
@@ -121,7 +129,12 @@ impl Model for Stored {
         for (r, run) in world.runs.iter().enumerate() {
             match run.awaits {
                 Some(_) if may_lose => steps.push(StoredStep::Lose(r)),
-                None if self.op(world, r).is_some() => steps.push(StoredStep::Act(r)),
+                None if self.op(world, r).is_some() => {
+                    steps.push(StoredStep::Act(r));
+                    if matches!(run.stage, Stage::Touch | Stage::LookAfterRaising { refused: false, .. }) {
+                        steps.push(StoredStep::Unreachable(r));
+                    }
+                }
                 _ => {}
             }
         }
@@ -155,6 +168,7 @@ impl Model for Stored {
                 world.lost += 1;
                 self.receive(&mut world, r, Lost);
             }
+            StoredStep::Unreachable(r) => self.unreachable(&mut world, r),
             StoredStep::Ask(f) => world.flights[f].progress = Progress::Asked(world.now),
             StoredStep::Admit(f) => self.admit(&mut world, f),
             StoredStep::Land(f) => self.land(&mut world, f),

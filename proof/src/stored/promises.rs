@@ -2,17 +2,18 @@
 
 use super::{
     Stored,
-    rules::{BarrierRule, CountingRule},
-    world::{Carries, MarkVersion, OwnerFacts, StoredWorld},
+    world::{Carries, MarkVersion, StoreHeld, StoredWorld},
 };
 use stateright::Property;
 
 /// Refs move in token order.
 pub const TOKEN_ORDER: &str = "refs move in token order, and no token at or below one that has written writes";
 /// A lost lease stays lost.
-pub const LOST_IS_LOST: &str = "a holder that was told that its lease is lost never writes afterwards";
+pub const LOST_IS_LOST: &str =
+    "a holder that was told that its lease is lost, and no push unsettled, never writes afterwards";
 /// What a takeover has stopped stays stopped.
-pub const DONE_IS_DONE: &str = "once a takeover or a revocation is done, the overtaken holder moves nothing";
+pub const DONE_IS_DONE: &str =
+    "once a grant or a revocation is done, no holder before it, as the store shows, moves anything";
 /// One writer for each number.
 pub const ONE_PER_NUMBER: &str = "of two holders of the same number, at most one writes";
 /// Conclusions after lost replies are true.
@@ -25,9 +26,9 @@ pub const NO_LIE: &str = "nobody writes without having been granted the lease";
 pub const NO_REVIVAL: &str = "no old holder that a rollback has made current again writes after its successor";
 /// What a store has forgotten stays over, from the first write on.
 pub const FORGOTTEN: &str = "whatever the store forgets: after a write, nobody writes whose lease was granted earlier";
-/// What a store has forgotten stays over, from the grant on.
-pub const FORGOTTEN_AT_ONCE: &str =
-    "whatever the store forgets: once a grant is done, nobody writes whose lease was granted earlier";
+/// Nobody is told "lost" for nothing.
+pub const LOST_FOR_A_REASON: &str =
+    "while the store forgets nothing, a lease is lost only if somebody else has it or has moved the mark";
 
 const ALL: [&str; 10] = [
     TOKEN_ORDER,
@@ -39,7 +40,7 @@ const ALL: [&str; 10] = [
     NO_LIE,
     NO_REVIVAL,
     FORGOTTEN,
-    FORGOTTEN_AT_ONCE,
+    LOST_FOR_A_REASON,
 ];
 
 /// What must be seen.
@@ -94,20 +95,9 @@ pub(super) fn of(model: &Stored) -> Vec<Property<Stored>> {
         Property::sometimes(SIGHTS[5].1, sees::<5>),
         Property::sometimes(SIGHTS[6].1, sees::<6>),
     ];
-    let promised = promises.into_iter().filter(|promise| is_promised(model, promise.name));
     let must_see =
         |name: &str| SIGHTS.iter().any(|(sight, of_sight)| *of_sight == name && model.scenario.must_see(*sight));
-    promised.chain(sights.into_iter().filter(|sight| must_see(sight.name))).collect()
-}
-
-/// A store that forgets takes away what only the store knew: nobody is warned of a holder that it has forgotten.
-fn is_promised(model: &Stored, promise: &str) -> bool {
-    let forgets = model.scenario.rollbacks > 0;
-    match promise {
-        FORGOTTEN => !forgets || model.rules.barrier == BarrierRule::EachGrant,
-        FORGOTTEN_AT_ONCE => !forgets || model.rules.counting == CountingRule::Named,
-        _ => true,
-    }
+    promises.into_iter().chain(sights.into_iter().filter(|sight| must_see(sight.name))).collect()
 }
 
 fn holds<const N: usize>(model: &Stored, world: &StoredWorld) -> bool {
@@ -135,8 +125,7 @@ pub(super) fn written(world: &mut StoredWorld, makes: &MarkVersion) {
     }
     let Some(owner) = makes.owner else { return set(world, NO_LIE) };
     let (facts, mut later) = (&world.owners[owner], world.owners.iter().skip(owner + 1));
-    let is_later = |has: fn(&OwnerFacts) -> bool| later.clone().any(has);
-    let (later_wrote, later_done) = (is_later(|later| later.wrote), is_later(|later| later.is_done));
+    let later_wrote = later.clone().any(|later| later.wrote);
     let is_overtaken = later.any(|by| by.is_done && by.overtakes & (1 << owner) != 0);
     let mut others = world.owners.iter().enumerate().filter(|(other, _)| *other != owner);
     let broken = [
@@ -145,7 +134,6 @@ pub(super) fn written(world: &mut StoredWorld, makes: &MarkVersion) {
         (others.any(|(_, other)| other.wrote && other.first == facts.first), ONE_PER_NUMBER),
         (facts.is_revived && later_wrote, NO_REVIVAL),
         (later_wrote, FORGOTTEN),
-        (later_done, FORGOTTEN_AT_ONCE),
     ];
     let after_rollback = facts.after_rollback;
     let takes_over = world.owners.iter().take(owner).any(|before| before.wrote);
@@ -159,6 +147,15 @@ pub(super) fn written(world: &mut StoredWorld, makes: &MarkVersion) {
 pub(super) fn granted(world: &mut StoredWorld, token: u64, mark: usize) {
     if token <= world.marks[mark].record.get().token.get() {
         set(world, ABOVE_THE_MARK);
+    }
+}
+
+/// The holder of `held` was told that its lease is lost.
+pub(super) fn told_lost(world: &mut StoredWorld, held: StoreHeld) {
+    let is_moved = world.marks.iter().skip(held.read + 1).any(|mark| mark.owner != Some(held.owner));
+    let is_there = world.now.is_some_and(|now| world.records[now].owner == held.owner);
+    if world.rollbacks == 0 && is_there && !is_moved {
+        set(world, LOST_FOR_A_REASON);
     }
 }
 

@@ -4,9 +4,9 @@ use super::{
     Op, Stored,
     client::Reply,
     promises,
-    rules::CountingRule,
+    rules::{CountingRule, PushesFrom},
     store::{ownership_in, token_in},
-    world::{Carries, Stage, StoreHeld, StoredWorld},
+    world::{Carries, Proof, Stage, StoreHeld, StoredWorld},
 };
 use git_fence_core::{
     HolderMove, MarkRecord, Note, Ownership, Pushing, PushingAnswer, PushingEnd, PushingNext, PushingStep, Token,
@@ -16,25 +16,34 @@ use git_fence_core::{
 impl Stored {
     /// Whether a push with `token` counts when the mark is `mark`.
     pub(super) fn admits(&self, mark: &MarkRecord, token: Token, by: &Ownership) -> bool {
-        let is_named = mark.by.as_ref().is_some_and(|last| last.lease == by.lease);
         match self.rules.counting {
             CountingRule::Number => mark.admits(token, None),
             CountingRule::Core => mark.admits(token, Some(by)),
-            CountingRule::Named => mark.admits(token, Some(by)) && is_named,
         }
     }
 
-    fn admits_holder(&self, world: &StoredWorld, held: StoreHeld) -> bool {
+    fn admits_holder(&self, world: &StoredWorld, held: StoreHeld, mark: usize) -> bool {
         let entry = world.entry(held.record);
         let (Some(token), Some(by)) = (token_in(entry), ownership_in(entry)) else { return false };
-        self.admits(world.mark().record.get(), token, &by)
+        self.admits(world.marks[mark].record.get(), token, &by)
     }
 
     /// Begins to push or to release: an earlier push is settled first.
     pub(super) fn begin_push(&self, world: &mut StoredWorld, r: usize, wanted: HolderMove) {
         let unsettled = world.runs[r].held.and_then(|held| held.unsettled);
         self.follow(world, r, Pushing::start(wanted, unsettled.map(|_| HolderMove::Advance)), wanted);
-        self.act(world, r);
+        // Whether an earlier push can be settled is open.
+        if world.runs[r].stage != Stage::Touch {
+            self.act(world, r);
+        }
+    }
+
+    /// The remote cannot be reached: the push stays unsettled, or the barrier is given up.
+    pub(super) fn unreachable(&self, world: &mut StoredWorld, r: usize) {
+        match world.runs[r].stage {
+            Stage::Touch => self.answered(world, r, PushingAnswer::NotSent),
+            _ => self.give_up(world, r),
+        }
     }
 
     /// The next token: the one at hand has written.
@@ -43,16 +52,25 @@ impl Stored {
         match self.swap_on(world, held.record, HolderMove::Advance) {
             Some(record) => {
                 world.runs[r].held = Some(StoreHeld { record, is_used: false, ..held });
-                world.runs[r].stage = Stage::ReadMark;
+                world.runs[r].stage = self.ready(held);
             }
             None => self.lose(world, r),
         }
     }
 
+    /// The client has a token that no push has carried. It pushes from the version that it knows.
+    fn ready(&self, held: StoreHeld) -> Stage {
+        match self.rules.pushes_from {
+            PushesFrom::Known => Stage::PushFrom(held.known),
+            PushesFrom::Current => Stage::ReadMark,
+        }
+    }
+
     pub(super) fn read_mark(&self, world: &mut StoredWorld, r: usize) {
         let Some(held) = world.runs[r].held else { return };
-        if self.admits_holder(world, held) {
-            world.runs[r].stage = Stage::PushFrom(world.tip());
+        let tip = world.tip();
+        if self.admits_holder(world, held, tip) {
+            world.runs[r].stage = Stage::PushFrom(tip);
         } else {
             promises::refused(world, held.owner);
             self.lose(world, r);
@@ -62,7 +80,10 @@ impl Stored {
     pub(super) fn push(&self, world: &mut StoredWorld, r: usize, mark: usize) {
         let Some(held) = world.runs[r].held else { return };
         let Some(token) = token_in(world.entry(held.record)) else { return };
-        let proof = self.rules.gate.is_some().then_some(held.record);
+        if !self.admits_holder(world, held, mark) {
+            return self.lose(world, r);
+        }
+        let proof = self.rules.gate.map(|_| Proof::Lease(held.record));
         self.send(world, r, mark, Carries::Refs, proof, |mark, by, nonce| mark.written(token, Some(by), "run", nonce));
         world.runs[r].stage = Stage::Pushing;
     }
@@ -107,17 +128,28 @@ impl Stored {
 
     fn whereabouts(&self, world: &StoredWorld, held: StoreHeld, settles: bool) -> Whereabouts {
         let Some(unsettled) = held.unsettled else { return Whereabouts::NotOurs };
-        let mark = world.mark();
-        let is_ours = mark.record.get().by == ownership_in(world.entry(held.record));
-        let has_landed = world.has_landed(unsettled.push);
         if world.tip() == unsettled.before {
             Whereabouts::BeforePush
-        } else if mark.push == unsettled.push || (is_ours && has_landed) {
+        } else if world.mark().push == unsettled.push {
             Whereabouts::AfterPush
-        } else if has_landed || !self.admits_holder(world, held) {
+        } else if self.rules.pushes_from == PushesFrom::Current {
+            self.whereabouts_as_designed(world, held, settles)
+        } else if self.rules.knows_own_touch && world.is_at_own(held) {
+            Whereabouts::Elsewhere
+        } else {
+            Whereabouts::NotOurs
+        }
+    }
+
+    /// As first designed: a version that somebody else has made will do.
+    fn whereabouts_as_designed(&self, world: &StoredWorld, held: StoreHeld, settles: bool) -> Whereabouts {
+        let has_landed = held.unsettled.is_some_and(|unsettled| world.has_landed(unsettled.push));
+        let is_ours = world.mark().record.get().by == ownership_in(world.entry(held.record));
+        if is_ours && has_landed {
+            Whereabouts::AfterPush
+        } else if has_landed || !self.admits_holder(world, held, world.tip()) {
             Whereabouts::NotOurs
         } else if settles {
-            // Touched, by us or by others: the push expects another version, and never lands.
             Whereabouts::Elsewhere
         } else {
             Whereabouts::BeforePush
@@ -136,11 +168,11 @@ impl Stored {
         let was_touching = world.runs[r].stage == Stage::Touching;
         let unsettled = world.runs[r].held.and_then(|held| held.unsettled);
         conclude(world, r, note);
-        let is_used = world.runs[r].held.is_some_and(|held| held.is_used);
+        let Some(held) = world.runs[r].held else { return };
         world.runs[r].stage = match next {
             PushingNext::Send if wanted == HolderMove::Release => Stage::Release,
-            PushingNext::Send if is_used => Stage::Advance,
-            PushingNext::Send => Stage::ReadMark,
+            PushingNext::Send if held.is_used => Stage::Advance,
+            PushingNext::Send => self.ready(held),
             PushingNext::Settle if !self.rules.touches => Stage::JustLook,
             PushingNext::Settle => Stage::Touch,
             PushingNext::Read => Stage::Look { settles: was_touching },
@@ -158,22 +190,26 @@ impl Stored {
     }
 
     fn ended(&self, world: &mut StoredWorld, r: usize, end: PushingEnd) {
-        let unsettled = world.runs[r].held.and_then(|held| held.unsettled);
-        let mut tell = |landed| {
-            if let Some(unsettled) = unsettled {
+        let Some(held) = world.runs[r].held else { return self.finish(world, r) };
+        let mut believe = |landed| {
+            if let Some(unsettled) = held.unsettled {
                 tell(world, unsettled.push, landed);
             }
         };
         match end {
             PushingEnd::Lost { .. } => {
-                tell(false);
+                believe(false);
+                promises::refused(world, held.owner);
                 self.lose(world, r);
             }
             PushingEnd::LandedThenLost => {
-                tell(true);
+                believe(true);
                 self.lose(world, r);
             }
             PushingEnd::LostOnTheWay => self.lose(world, r),
+            PushingEnd::EarlierUnknown if self.wanted(world, r) == HolderMove::Release => {
+                world.runs[r].stage = Stage::LeaveBarrier;
+            }
             _ => self.finish(world, r),
         }
     }
@@ -192,7 +228,13 @@ fn conclude(world: &mut StoredWorld, r: usize, note: Note) {
     let Some(unsettled) = held.unsettled.filter(|_| note != Note::Nothing) else { return };
     let landed = note == Note::MovedByPush;
     tell(world, unsettled.push, landed);
-    world.runs[r].held = Some(StoreHeld { is_used: landed, unsettled: None, ..held });
+    let known = match note {
+        Note::MovedByPush => world.marks.iter().position(|mark| mark.push == unsettled.push).unwrap_or(held.known),
+        // A version of its own: nothing else is taken for ours.
+        Note::MovedBySettling | Note::MovedToSeen => world.tip(),
+        Note::Unmoved | Note::Nothing => held.known,
+    };
+    world.runs[r].held = Some(StoreHeld { known, unsettled: None, ..held });
 }
 
 fn tell(world: &mut StoredWorld, push: usize, landed: bool) {

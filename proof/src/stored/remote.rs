@@ -6,7 +6,7 @@ use super::{
     promises::{self, Sight},
     rules::GateRules,
     store::{byte, ownership_in, proof_of, token_in},
-    world::{Carries, Flight, Kept, LIAR, MarkVersion, Progress, StoredWorld},
+    world::{Carries, Flight, Kept, LIAR, MarkVersion, Progress, Proof, StoredWorld},
 };
 use git_fence_core::{
     Accept, FenceEntry, LeaseId, LeaseState, Mark, MarkRecord, Ownership, Token, next_token, nonce_of,
@@ -21,8 +21,10 @@ pub enum Lie {
     OldProof(usize),
     /// The same in a name that nobody knows.
     Stranger,
-    /// A barrier for the holder.
+    /// A barrier for the holder, without a proof.
     Barrier,
+    /// The same with the proof that this version of the mark has published.
+    OldBeat(usize),
     /// A touch.
     Touch,
 }
@@ -40,7 +42,7 @@ impl MarkVersion {
         run: usize,
         owner: Option<usize>,
         carries: Carries,
-        proof: Option<usize>,
+        proof: Option<Proof>,
     ) -> MarkVersion {
         let key = (record.token, record.by.clone(), record.nonce.clone());
         MarkVersion { record: Kept::new(record, key), push, run, owner, carries, proof }
@@ -68,7 +70,7 @@ impl Stored {
         let is_touch = next.token == mark.token && next.by == mark.by;
         let may = match flight.makes.carries {
             Carries::Touch => is_touch,
-            Carries::Barrier => !gate.asks || barrier_counts(world, flight, gate),
+            Carries::Barrier => gate.asks && barrier_counts(world, flight, gate),
             Carries::Refs => self.counts(world, flight) && is_the_holders(world, flight, gate),
         };
         if may && is_as_claimed {
@@ -132,11 +134,13 @@ impl Stored {
                 let by = Ownership { lease: LeaseId::of([0xee; 16]), first: token };
                 (mark.written(token, Some(by), "liar", nonce), Carries::Refs)
             }
-            Lie::Barrier => (mark.raised(barrier_in(shown?)?, Some(by?), "liar", nonce), Carries::Barrier),
+            Lie::Barrier | Lie::OldBeat(_) => {
+                (mark.raised(barrier_in(shown?)?, Some(by?), "liar", nonce), Carries::Barrier)
+            }
             Lie::Touch => (mark.touched(nonce), Carries::Touch),
         };
         let proof = match lie {
-            Lie::OldProof(at) => Some(world.marks.get(at)?.proof?),
+            Lie::OldProof(at) | Lie::OldBeat(at) => Some(world.marks.get(at)?.proof?),
             _ => None,
         };
         let makes = MarkVersion::new(record, push, LIAR, None, carries, proof);
@@ -155,15 +159,19 @@ fn barrier_in(entry: &FenceEntry) -> Option<Mark> {
     })
 }
 
-/// Whether a push that raises the mark alone is for the lease that the store has shown, and does not revive it: a store that
-/// has rolled back may show one that was overtaken.
+/// Whether a push that raises the mark alone is for the lease that the store has shown, shows the proof of its beat, and does
+/// not revive it: a store that has rolled back may show one that was overtaken.
 fn barrier_counts(world: &StoredWorld, flight: &Flight, gate: GateRules) -> bool {
     let Progress::Asked(Some(record)) = flight.progress else { return false };
     let (entry, next, mark) = (world.entry(record), flight.makes.record.get(), world.mark().record.get());
-    let Some(lease) = entry.lease.as_ref().map(|stored| &stored.lease) else { return false };
-    let is_raised_too_far = next.token > mark.token && barrier_in(entry).is_none_or(|most| next.token > most);
-    let is_overtaken = lease.state == LeaseState::Held && !mark.admits(lease.token, next.by.as_ref());
-    next.by == ownership_in(entry) && !is_raised_too_far && !(gate.knows_overtaken && is_overtaken)
+    let Some(token) = token_in(entry) else { return false };
+    let is_proven = flight.makes.proof == Some(Proof::Beat(world.records[record].owner));
+    let is_raised_too_far = barrier_in(entry).is_none_or(|most| next.token > most);
+    let is_current = mark.by == next.by || mark.admits(token, next.by.as_ref());
+    next.by == ownership_in(entry)
+        && (is_proven || !gate.proves || !gate.barrier_shows_beat)
+        && !is_raised_too_far
+        && (is_current || !gate.knows_overtaken)
 }
 
 /// Whether the store has shown the lease of this push, held, with its token, and the proof is its holder's.
@@ -176,7 +184,10 @@ fn is_the_holders(world: &StoredWorld, flight: &Flight, gate: GateRules) -> bool
     let Some(lease) = entry.lease.as_ref().map(|stored| &stored.lease) else { return false };
     let is_held = next.by.as_ref().is_some_and(|by| token_in(entry).is_some_and(|t| entry.is_held_by(&by.lease, t)));
     let is_token = token_in(entry).is_some_and(|token| next.token == token.into());
-    let shown = flight.makes.proof.map(|record| proof_of(world.records[record].owner, record));
+    let shown = match flight.makes.proof {
+        Some(Proof::Lease(record)) => Some(proof_of(world.records[record].owner, record)),
+        Some(Proof::Beat(_)) | None => None,
+    };
     let is_proven = shown.is_some_and(|proof| proof.holder() == lease.holder);
     is_held && is_token && (is_proven || !gate.proves)
 }

@@ -1,16 +1,35 @@
-//! What the client, the remote and the gate do, and what can be left out of it.
+//! What the client, the remote and the gate do. [`holes`](super::holes) leaves something out of it.
 
 /// When a new holder raises the mark before it begins to work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BarrierRule {
     /// Never.
     Never,
-    /// When a holder was overtaken and the mark's number is lower than the barrier.
+    /// When the barrier is due and the mark's number is lower.
     IfMarkIsLower,
-    /// When a holder was overtaken, whatever the mark's number.
+    /// When the barrier is due, whatever the mark's number.
     WhenDue,
-    /// At each grant.
-    EachGrant,
+}
+
+/// When a barrier that was refused is sent again, from the mark that is there now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BarrierAgain {
+    /// If the mark names the writer that it named before the grant, or the lease that the grant overtook. Never where the
+    /// barrier is only a touch: there the mark does not show whose it was.
+    IfNoOtherWrote,
+    /// The same, also where the barrier is only a touch.
+    AlsoByTouch,
+    /// If a push would count.
+    IfItCounts,
+}
+
+/// From which version of the mark a holder pushes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PushesFrom {
+    /// From the one that it read before its grant, or has made itself since.
+    Known,
+    /// From the one that is there when it pushes.
+    Current,
 }
 
 /// Whose push counts.
@@ -20,19 +39,17 @@ pub enum CountingRule {
     Number,
     /// As `MarkRecord::admits` says.
     Core,
-    /// As `MarkRecord::admits` says, and only that of the ownership which the mark names.
-    Named,
 }
 
-/// A gate that asks the store.
+/// A gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateRules {
-    /// It asks the store whether the lease is held with this token.
+    /// It asks the store whether the lease is held with this token. Otherwise it refuses barriers, and a touch must do.
     pub asks: bool,
     /// It checks the holder's proof.
     pub proves: bool,
-    /// Barriers carry no proof: their token has not been used yet.
-    pub bare_barriers: bool,
+    /// Barriers carry the proof of the beat: the one of the lease has not been used yet.
+    pub barrier_shows_beat: bool,
     /// It admits no barrier for a lease whose pushes do not count.
     pub knows_overtaken: bool,
 }
@@ -40,89 +57,67 @@ pub struct GateRules {
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreRules {
-    /// The mark moves only from the version that the pusher has read.
+    /// The mark moves only from the version that the pusher expects.
     pub compares_mark: bool,
+    /// Which version that is.
+    pub pushes_from: PushesFrom,
     /// Whose push counts.
     pub counting: CountingRule,
     /// When a new holder raises the mark.
     pub barrier: BarrierRule,
-    /// A new holder whose barrier was refused tries it again from the mark that is there.
-    pub retries_barrier: bool,
+    /// When it tries that again.
+    pub again: BarrierAgain,
+    /// The due barrier is cleared in the store before the mark is raised, and not after it.
+    pub clears_first: bool,
+    /// A release with a push that may still be on its way makes a barrier due.
+    pub leaves_barrier: bool,
     /// A grant counts from the mark, too, and not only from the store.
     pub reads_mark: bool,
     /// A lost reply is settled by a touch, and not by looking.
     pub touches: bool,
+    /// A holder recognizes a touch of its own whose reply was lost.
+    pub knows_own_touch: bool,
     /// The gate, if there is one.
     pub gate: Option<GateRules>,
 }
 
 impl StoreRules {
-    /// As designed, without a gate: a new holder raises the mark when it has overtaken another.
-    pub const DESIGNED: StoreRules = StoreRules {
+    /// With all steps, without a gate.
+    pub const WHOLE: StoreRules = StoreRules {
         compares_mark: true,
+        pushes_from: PushesFrom::Known,
         counting: CountingRule::Core,
         barrier: BarrierRule::WhenDue,
-        retries_barrier: true,
+        again: BarrierAgain::IfNoOtherWrote,
+        clears_first: false,
+        leaves_barrier: true,
         reads_mark: true,
         touches: true,
+        knows_own_touch: true,
         gate: None,
     };
 
-    /// Each new holder raises the mark, from the version that it read before its swap in the store. If that is refused, it
-    /// gives the lease up.
-    pub const EACH_GRANT: StoreRules =
-        StoreRules { barrier: BarrierRule::EachGrant, retries_barrier: false, ..StoreRules::DESIGNED };
+    /// As first designed: the mark is read again at each push, and the barrier is tried again wherever a push would count.
+    pub const FIRST_DESIGN: StoreRules =
+        StoreRules { pushes_from: PushesFrom::Current, again: BarrierAgain::IfItCounts, ..StoreRules::WHOLE };
 
-    /// The same, and only the ownership that the mark names may write.
-    pub const NAMED: StoreRules = StoreRules { counting: CountingRule::Named, ..StoreRules::EACH_GRANT };
-
-    /// The three, and what they do.
-    pub const WHOLE: [(&'static str, StoreRules); 3] = [
-        ("as designed", StoreRules::DESIGNED),
-        ("with a barrier at each grant", StoreRules::EACH_GRANT),
-        ("with a barrier at each grant, and only the ownership that the mark names writes", StoreRules::NAMED),
-    ];
-
-    /// Without one of the steps, and what is left out.
-    pub const HOLES: [(&'static str, StoreRules); 6] = [
-        ("without the compare-and-swap on the mark", StoreRules { compares_mark: false, ..StoreRules::DESIGNED }),
-        ("without Fence-First", StoreRules { counting: CountingRule::Number, ..StoreRules::DESIGNED }),
-        ("without the barrier", StoreRules { barrier: BarrierRule::Never, ..StoreRules::DESIGNED }),
-        (
-            "with a barrier only where the mark's number is lower",
-            StoreRules { barrier: BarrierRule::IfMarkIsLower, ..StoreRules::DESIGNED },
-        ),
-        ("with a counter from the store alone", StoreRules { reads_mark: false, ..StoreRules::DESIGNED }),
-        ("settling by looking", StoreRules { touches: false, ..StoreRules::DESIGNED }),
-    ];
-
-    /// The same with a gate that asks the store.
+    /// The same with a gate.
     #[must_use]
     pub const fn with(self, gate: GateRules) -> StoreRules {
         StoreRules { gate: Some(gate), ..self }
     }
+
+    /// Whether a barrier only touches the mark: the gate lets nobody raise it.
+    pub fn only_touches(&self) -> bool {
+        self.gate.is_some_and(|gate| !gate.asks)
+    }
 }
 
 impl GateRules {
-    /// Without one of the steps, and what is left out.
-    pub const HOLES: [(&'static str, StoreRules); 5] = [
-        ("a gate that does not ask the store", GateRules { asks: false, ..GateRules::WHOLE }.alone()),
-        ("a gate that wants no proof", GateRules { proves: false, ..GateRules::WHOLE }.alone()),
-        ("barriers that carry the proof", GateRules { bare_barriers: false, ..GateRules::WHOLE }.alone()),
-        (
-            "a gate that admits barriers for an overtaken lease",
-            GateRules { knows_overtaken: false, ..GateRules::WHOLE }.alone(),
-        ),
-        (
-            "a gate, without the barrier",
-            StoreRules { barrier: BarrierRule::Never, ..StoreRules::DESIGNED }.with(GateRules::WHOLE),
-        ),
-    ];
+    /// A gate that asks the store.
+    pub const ASKING: GateRules =
+        GateRules { asks: true, proves: true, barrier_shows_beat: true, knows_overtaken: true };
 
-    const fn alone(self) -> StoreRules {
-        StoreRules::DESIGNED.with(self)
-    }
-
-    /// With all its steps.
-    pub const WHOLE: GateRules = GateRules { asks: true, proves: true, bare_barriers: true, knows_overtaken: true };
+    /// A gate that does not know the store: it judges tokens and ownerships by its own mark.
+    pub const UNASKING: GateRules = GateRules { asks: false, ..GateRules::ASKING };
 }

@@ -1,9 +1,6 @@
 //! What the runs do, and what may go wrong meanwhile.
 
-use super::{
-    Op,
-    promises::{NO_REVIVAL, Sight},
-};
+use super::{Op, promises::Sight};
 use Op::{Acquire, Push, Release, Revoke};
 
 /// Runs, and what may go wrong.
@@ -23,8 +20,6 @@ pub struct StoredScenario {
     pub lies: u8,
     /// What must be reachable, if enough goes wrong.
     pub sees: Vec<Sight>,
-    /// What does not hold here as designed.
-    pub breaks: Vec<&'static str>,
 }
 
 impl StoredScenario {
@@ -55,24 +50,18 @@ pub fn stored_scenarios() -> Vec<StoredScenario> {
             &[&[Acquire, Push, Push], &[Revoke], &[Acquire, Push]],
             (1, 1),
         ),
-        StoredScenario {
-            breaks: vec![NO_REVIVAL],
-            ..scenario(
-                "released",
-                "a lease is released and taken again, and the store rolls back twice",
-                &[&[Acquire, Release, Acquire, Push], &[Acquire, Push, Push]],
-                (1, 2),
-            )
-        },
-        StoredScenario {
-            breaks: vec![NO_REVIVAL],
-            ..scenario(
-                "three runs",
-                "one takes over from the other, and the store rolls back twice",
-                &[&[Acquire, Push, Push], &[Acquire, Push], &[Acquire, Push]],
-                (0, 2),
-            )
-        },
+        scenario(
+            "released",
+            "a lease is released and taken again, and the store rolls back twice",
+            &[&[Acquire, Release, Acquire, Push], &[Acquire, Push, Push]],
+            (1, 2),
+        ),
+        scenario(
+            "three runs",
+            "one takes over from the other, and the store rolls back twice",
+            &[&[Acquire, Push, Push], &[Acquire, Push], &[Acquire, Push]],
+            (0, 2),
+        ),
         scenario(
             "memory",
             "the store forgets nothing, and two replies are lost",
@@ -100,24 +89,18 @@ pub fn asking_scenarios() -> Vec<StoredScenario> {
             &[&[Acquire, Push, Push], &[Revoke], &[Acquire, Push]],
             (0, 1),
         ),
-        StoredScenario {
-            breaks: vec![NO_REVIVAL],
-            ..scenario(
-                "released",
-                "a lease is released and taken again, and the store rolls back twice",
-                &[&[Acquire, Release, Acquire, Push], &[Acquire, Push]],
-                (0, 2),
-            )
-        },
-        StoredScenario {
-            breaks: vec![NO_REVIVAL],
-            ..scenario(
-                "three runs",
-                "one takes over from the other, and the store rolls back twice",
-                &[&[Acquire, Push], &[Acquire, Push], &[Acquire, Push]],
-                (0, 2),
-            )
-        },
+        scenario(
+            "released",
+            "a lease is released and taken again, and the store rolls back twice",
+            &[&[Acquire, Release, Acquire, Push], &[Acquire, Push]],
+            (0, 2),
+        ),
+        scenario(
+            "three runs",
+            "one takes over from the other, and the store rolls back twice",
+            &[&[Acquire, Push], &[Acquire, Push], &[Acquire, Push]],
+            (0, 2),
+        ),
         StoredScenario {
             lies: 1,
             ..scenario(
@@ -130,15 +113,31 @@ pub fn asking_scenarios() -> Vec<StoredScenario> {
     ]
 }
 
-/// The scenario in which the model finds what is left out, of the client or of a gate.
-pub fn smallest(gate: bool) -> StoredScenario {
-    let (lost, rollbacks) = if gate { (0, 1) } else { (1, 1) };
-    let programs: [&[Op]; 2] = [&[Acquire, Push, Push], &[Acquire, Push]];
-    let small = scenario("smallest", "two runs", &programs, (lost, rollbacks));
-    StoredScenario { lies: gate.into(), ..small }
+/// All scenarios for a remote with a gate that does not know the store.
+pub fn unasking_scenarios() -> Vec<StoredScenario> {
+    vec![
+        scenario(
+            "takeover",
+            "a holder is overtaken between its pushes, and the store rolls back twice",
+            &[&[Acquire, Push, Push], &[Acquire, Push]],
+            (1, 2),
+        ),
+        scenario(
+            "revoked",
+            "a lease is revoked, and taken by another run",
+            &[&[Acquire, Push, Push], &[Revoke], &[Acquire, Push]],
+            (0, 1),
+        ),
+        scenario(
+            "three runs",
+            "one takes over from the other, and the store rolls back",
+            &[&[Acquire, Push], &[Acquire, Push], &[Acquire, Push]],
+            (0, 1),
+        ),
+    ]
 }
 
-fn scenario(
+pub(super) fn scenario(
     name: &'static str,
     about: &'static str,
     programs: &[&[Op]],
@@ -161,6 +160,5 @@ fn scenario(
         rollbacks,
         lies: 0,
         sees: sees.into_iter().filter(|(_, is_due)| *is_due).map(|(sight, _)| sight).collect(),
-        breaks: Vec::new(),
     }
 }

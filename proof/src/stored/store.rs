@@ -27,7 +27,8 @@ impl Stored {
         self.holders[owner.min(self.holders.len() - 1)][record.min(self.holders[0].len() - 1)].clone()
     }
 
-    /// A new ownership in the place of what was read at `record`, when the mark was `mark`. `None` if that is no longer there.
+    /// A new ownership in the place of the lease that was read at `record`, when the mark was `mark`. `None` if that lease is
+    /// no longer there.
     pub(super) fn swap_owner(
         &self,
         world: &mut StoredWorld,
@@ -35,7 +36,7 @@ impl Stored {
         mark: Mark,
         purpose: Purpose,
     ) -> Option<usize> {
-        let none = FenceEntry::new("app/repo".to_owned(), String::new());
+        let none = empty();
         let before = record.map_or(&none, |record| world.entry(record));
         let mark = if self.rules.reads_mark { mark } else { Mark::default() };
         let token = next_token(None, before.counter().max(mark))?;
@@ -54,18 +55,30 @@ impl Stored {
             holder: self.next_holder(world, owner),
             nonce: nonce_of([byte(world.records.len()); 16]),
         };
-        let entry = with_lease(before, lease)?;
-        (world.now == record).then(|| append(world, entry, owner))
+        let entry = with_lease(world, before, lease)?;
+        Some(append(world, entry, owner))
     }
 
-    /// The holder's next step from the record that it has made last. `None` if that is no longer there.
+    /// The holder's next step from the lease that it has put there last, with `record`. `None` if that is no longer there.
     pub(super) fn swap_on(&self, world: &mut StoredWorld, record: usize, by: HolderMove) -> Option<usize> {
         let before = world.entry(record);
         let owner = world.records[record].owner;
         let nonce = nonce_of([byte(world.records.len()); 16]);
         let lease = by.next(&before.lease.as_ref()?.lease, nonce, self.next_holder(world, owner))?;
-        let entry = with_lease(before, lease)?;
-        (world.now == Some(record)).then(|| append(world, entry, owner))
+        let entry = with_lease(world, before, lease)?;
+        Some(append(world, entry, owner))
+    }
+
+    /// Makes the barrier in the store due from here on, or no longer due, if the lease there is that of `owner`.
+    pub(super) fn set_barrier(world: &mut StoredWorld, owner: usize, due: Option<Mark>) {
+        let Some(now) = world.now else { return };
+        let entry = world.entry(now);
+        // One that is due already is kept.
+        if world.records[now].owner == owner && entry.barrier.is_some() != due.is_some() {
+            let nonce = nonce_of([byte(world.records.len()); 16]);
+            let entry = FenceEntry { barrier: due, nonce, ..entry.clone() };
+            append(world, entry, owner);
+        }
     }
 
     /// The store shows an earlier record again, or none.
@@ -81,10 +94,17 @@ impl Stored {
     }
 }
 
-fn with_lease(before: &FenceEntry, lease: Lease) -> Option<FenceEntry> {
+fn empty() -> FenceEntry {
+    FenceEntry::new("app/repo".to_owned(), String::new())
+}
+
+/// What the store shows, with `lease` in the place of the one in `before`. Everything else in it may have changed since.
+fn with_lease(world: &StoredWorld, before: &FenceEntry, lease: Lease) -> Option<FenceEntry> {
     let from = before.lease.as_ref().map(|stored| stored.at.clone());
     let (at, time, nonce) = (Version::new(&*lease.nonce), String::new(), lease.nonce.clone());
-    before.with(&[(from, PreparedPart::Lease(StoredLease { at, parent: None, lease, time }))], nonce)
+    let none = empty();
+    let shown = world.now.map_or(&none, |now| world.entry(now));
+    shown.with(&[(from, PreparedPart::Lease(StoredLease { at, parent: None, lease, time }))], nonce)
 }
 
 fn append(world: &mut StoredWorld, entry: FenceEntry, owner: usize) -> usize {

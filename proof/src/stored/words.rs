@@ -12,6 +12,7 @@ pub fn line(model: &Stored, before: &StoredWorld, step: StoredStep, after: &Stor
     let (who, what) = match step {
         StoredStep::Act(r) => (run(r), act(model, before, r, after)),
         StoredStep::Lose(r) => (run(r), "the reply is lost".to_owned()),
+        StoredStep::Unreachable(r) => (run(r), "cannot reach the remote".to_owned()),
         StoredStep::Ask(f) => ("gate".to_owned(), format!("asks the store about the {}", push(before, f))),
         StoredStep::Admit(f) => {
             let is_admitted = before.flights.len() == after.flights.len();
@@ -59,13 +60,19 @@ fn act(model: &Stored, before: &StoredWorld, r: usize, after: &StoredWorld) -> S
         (Stage::ReadBoth(..), _) if swapped => format!("{verb}: token {}", after.owners.last().map_or(0, |o| o.first)),
         (Stage::ReadBoth(..), _) => "swaps: others were faster".to_owned(),
         (Stage::RaiseFrom(_), _) => "sends its barrier".to_owned(),
+        (Stage::Clear, _) => "clears the barrier in the store, if the lease there is its own".to_owned(),
+        (Stage::GiveUp, _) => "gives the lease back".to_owned(),
+        (Stage::LeaveBarrier, _) => "leaves a barrier for the next holder".to_owned(),
         (Stage::PushFrom(_), _) => format!("pushes with token {}", token(before)),
         (_, Stage::Touching) => "touches the mark".to_owned(),
         (_, Stage::ReadStore(_)) => "reads the store".to_owned(),
-        (_, Stage::PushFrom(_)) => "reads the mark: its push counts".to_owned(),
+        (Stage::Ready | Stage::ReadMark, Stage::PushFrom(_)) => "reads the mark: its push counts".to_owned(),
         (Stage::LookAfterRaising { .. } | Stage::Look { .. } | Stage::JustLook, _) if is_lost => {
             "reads the mark: the lease is lost".to_owned()
         }
+        (Stage::LookAfterRaising { .. }, Stage::GiveUp) => "reads the mark: another has begun".to_owned(),
+        (_, Stage::Pushing) => format!("pushes with token {}", token(before)),
+        (_, Stage::Touch) => "has to settle its push first".to_owned(),
         (Stage::LookAfterRaising { .. } | Stage::Look { .. } | Stage::JustLook, _) => "reads the mark".to_owned(),
         _ if model.op(before, r) == Some(Op::Release) && swapped => "releases the lease".to_owned(),
         _ if is_lost && now.stage == Stage::Ready => "the lease is lost".to_owned(),
@@ -79,7 +86,8 @@ fn lied(lie: Lie) -> &'static str {
         Lie::NoProof => "pushes the next mark in the holder's name, without a proof",
         Lie::OldProof(_) => "pushes the next mark in the holder's name, with a published proof",
         Lie::Stranger => "pushes the next mark in a name of its own",
-        Lie::Barrier => "pushes a barrier for the holder",
+        Lie::Barrier => "pushes a barrier for the holder, without a proof",
+        Lie::OldBeat(_) => "pushes a barrier for the holder, with a published proof",
         Lie::Touch => "touches the mark",
     }
 }

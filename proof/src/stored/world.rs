@@ -29,8 +29,17 @@ pub enum Carries {
     Refs,
     /// It raises the mark alone.
     Barrier,
-    /// It touches the mark.
+    /// It touches the mark: to settle a push, or instead of a barrier.
     Touch,
+}
+
+/// A proof that a mark publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// Of the lease that came with this record of the store.
+    Lease(usize),
+    /// Of the beat of this ownership.
+    Beat(usize),
 }
 
 /// A version of the mark: one that is there, or one that is on its way.
@@ -46,8 +55,8 @@ pub struct MarkVersion {
     pub owner: Option<usize>,
     /// What the push does.
     pub carries: Carries,
-    /// The record of the store whose proof it publishes.
-    pub proof: Option<usize>,
+    /// The proof that it publishes.
+    pub proof: Option<Proof>,
 }
 
 /// How far a push has come.
@@ -92,9 +101,13 @@ pub enum Stage {
         /// Whether it was refused.
         refused: bool,
     },
+    /// It is about to clear the due barrier in the store.
+    Clear,
+    /// It is about to give its new lease back: its barrier is not up.
+    GiveUp,
     /// It is about to swap the next token in.
     Advance,
-    /// It is about to read the mark before it pushes.
+    /// As first designed: it is about to read the mark before it pushes.
     ReadMark,
     /// It is about to push from this version.
     PushFrom(usize),
@@ -111,6 +124,8 @@ pub enum Stage {
     },
     /// Where lost replies are settled by looking: it is about to look.
     JustLook,
+    /// It is about to make a barrier due before a release.
+    LeaveBarrier,
     /// It is about to release the lease.
     Release,
 }
@@ -129,12 +144,14 @@ pub struct Unsettled {
 pub struct StoreHeld {
     /// The ownership.
     pub owner: usize,
-    /// The record of the store that it has made last.
+    /// The record of the store with which it has put the lease there last.
     pub record: usize,
-    /// Whether the token in it has written.
+    /// The version of the mark that it read before its grant.
+    pub read: usize,
+    /// The version of the mark that it pushes from.
+    pub known: usize,
+    /// Whether a push was sent with its token.
     pub is_used: bool,
-    /// The mark that it has to raise before it begins.
-    pub barrier: u64,
     /// The push whose reply it waits for or has lost.
     pub unsettled: Option<Unsettled>,
 }
@@ -161,7 +178,7 @@ pub struct StoreRun {
 pub struct OwnerFacts {
     /// Its first token.
     pub first: u64,
-    /// The ownerships that it has overtaken, as the store shows, as bits.
+    /// The ownerships before it, as the store shows, as bits.
     pub overtakes: u16,
     /// Whether the run was told that it holds the lease, or has revoked it.
     pub is_done: bool,
@@ -218,6 +235,11 @@ impl StoredWorld {
     /// Whether push number `push` has landed.
     pub fn has_landed(&self, push: usize) -> bool {
         self.marks.iter().any(|mark| mark.push == push)
+    }
+
+    /// Whether the mark is at a version that the holder of `held` has made.
+    pub fn is_at_own(&self, held: StoreHeld) -> bool {
+        self.mark().owner == Some(held.owner)
     }
 
     /// The entry at `record`.

@@ -154,6 +154,7 @@ fn model_detects_each_omission_where_leases_are_in_a_store() {
         (DONE_IS_DONE, 16),
         (DONE_IS_DONE, 14),
         (DONE_IS_DONE, 23),
+        (DONE_IS_DONE, 35),
         (DONE_IS_DONE, 9),
         (NO_LIE, 3),
         (NO_LIE, 7),

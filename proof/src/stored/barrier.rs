@@ -34,7 +34,8 @@ impl Stored {
     pub(super) fn raise(&self, world: &mut StoredWorld, r: usize, mark: usize) {
         let Some(held) = world.runs[r].held else { return };
         world.runs[r].stage = Stage::Raising(mark);
-        if self.rules.only_touches() {
+        let falls_back = self.rules.again == BarrierAgain::OnlyByTouch && mark != held.read;
+        if self.rules.only_touches() || falls_back {
             return self.send(world, r, mark, Carries::Touch, None, |mark, _, nonce| mark.touched(nonce));
         }
         let to = world.entry(held.record).barrier.unwrap_or_default();
@@ -76,7 +77,7 @@ impl Stored {
         counts
             && match self.rules.again {
                 BarrierAgain::IfItCounts => true,
-                BarrierAgain::AlsoByTouch => is_as_read || is_of_overtaken,
+                BarrierAgain::AlsoByTouch | BarrierAgain::OnlyByTouch => is_as_read || is_of_overtaken,
                 BarrierAgain::IfNoOtherWrote => !self.rules.only_touches() && (is_as_read || is_of_overtaken),
             }
     }

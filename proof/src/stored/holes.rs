@@ -44,6 +44,8 @@ fn of_barrier() -> Vec<Hole> {
     let unsettled: [&[Op]; 2] = [&[Acquire, Push, Release], &[Acquire, Push]];
     let again = StoreRules { again: BarrierAgain::IfItCounts, ..WHOLE };
     let by_touch = StoreRules { again: BarrierAgain::AlsoByTouch, ..WHOLE };
+    let falls_back = StoreRules { again: BarrierAgain::OnlyByTouch, ..WHOLE };
+    let then_none: [&[Op]; 3] = [&[Acquire, Push], &[Acquire, Push], &[Acquire]];
     vec![
         hole("without the barrier", two_runs(), StoreRules { barrier: BarrierRule::Never, ..WHOLE }),
         hole(
@@ -66,6 +68,11 @@ fn of_barrier() -> Vec<Hole> {
             "a barrier that is only a touch is tried again",
             three_runs(&three, 0, 0),
             by_touch.with(GateRules::UNASKING),
+        ),
+        hole(
+            "a barrier that was refused becomes a touch, and a gate that asks the store",
+            three_runs(&then_none, 1, 1),
+            falls_back.with(GateRules::ASKING),
         ),
         hole(
             "without the barrier, and a gate that does not ask the store",
@@ -94,11 +101,16 @@ fn of_gate() -> Vec<Hole> {
 
 /// Steps that break nothing if they alone are left out: the version of the mark stops what they would stop.
 pub fn needless() -> Vec<Hole> {
+    // Between its two grants the other's barrier publishes the proof of a beat.
+    let again: [&[Op]; 2] = [&[Acquire, Acquire, Push], &[Acquire, Push]];
     vec![
         hole("without Fence-First", released(), StoreRules { counting: CountingRule::Number, ..WHOLE }),
         hole(
             "a gate that admits barriers for an overtaken lease",
-            lied_to(),
+            StoredScenario {
+                lies: 1,
+                ..scenario("again", "a run takes the lease back, and somebody lies", &again, (0, 1))
+            },
             WHOLE.with(GateRules { knows_overtaken: false, ..GateRules::ASKING }),
         ),
     ]

@@ -19,6 +19,8 @@ pub enum BarrierAgain {
     IfNoOtherWrote,
     /// The same, also where the barrier is only a touch.
     AlsoByTouch,
+    /// The same, and what is sent again is only a touch: its refusal is taken for that of a gate which does not know the store.
+    OnlyByTouch,
     /// If a push would count.
     IfItCounts,
 }

@@ -146,7 +146,13 @@ fn reply(
                 SwapAttempt::Unknown { why } => StoreReply::Unknown { why },
             }
         }
-        StoreRequest::Init { within_ms } => StoreReply::Made { what: retrying::init(engine, &until(within_ms))? },
+        StoreRequest::Init { within_ms } => {
+            let until = until(within_ms);
+            let what = retrying::init(engine, &until)?;
+            // An engine that needs nothing must be there all the same.
+            retrying::read(engine, "git-fence-check/init", &until)?;
+            StoreReply::Made { what }
+        }
         StoreRequest::Check { within_ms } => StoreReply::Checked(trial::try_out(url, around, &until(within_ms))?),
     })
 }

@@ -243,14 +243,47 @@ pub(super) fn restore_mark(client: &Client, owner: &str) -> Result<Output, Failu
         let what = format!("nothing was missing: the mark of fence '{}' is at {}", client.fence, mark.record.token);
         return Ok(Output::of(Report::new(Outcome::Made, what).about(client).kept_in(Some(engine.place().clone()))));
     }
+    if sight.lease_state() == Some(LeaseState::Moved) {
+        return alone(client, &refs, &engine, owner, counter);
+    }
     let moving = Moving { from: client, to: client, new: Some(engine.place().clone()), owner: owner.to_owned() };
-    if matches!(sight.lease_state(), Some(LeaseState::Held | LeaseState::Released)) {
+    if sight.lease_state().is_some() {
         return Err(client.elsewhere(Elsewhere::InRemote));
     }
     let (next, from) = moving.lease_after(&sight, counter);
     moving.change(&refs, &sight, counter, &next, from, None)?;
-    let what = format!("the mark of fence '{}' is back, at {counter}: the next token is above that", client.fence);
+    let what = format!("the mark of fence '{}' is back: the next token is above {counter}", client.fence);
     Ok(Output::of(Report::new(Outcome::Made, what).about(client).kept_in(Some(engine.place().clone()))))
+}
+
+/// Puts back the mark beside the lease that says where leases are.
+fn alone(
+    client: &Client,
+    refs: &RemoteRefs<'_>,
+    engine: &EngineLeases<'_>,
+    owner: &str,
+    counter: Mark,
+) -> Result<Output, Failure> {
+    let place = engine.place().clone();
+    let put = |token: Mark| -> Result<Swapped<Failure>, Failure> {
+        let record = MarkRecord::begins(token, Some(place.clone()), owner, random::nonce());
+        let mark = refs.prepare_mark(record, None, None)?;
+        refs.swap(&[Swap { part: LeasePart::Mark, from: None, to: mark.at }])
+    };
+    let put_back = match put(counter)? {
+        // A gate has a mark of its own, above which nobody may put this one without a push.
+        Swapped::Refused(refused) if refused.gate.is_some() => put(Mark::default())?,
+        put_back => put_back,
+    };
+    match put_back {
+        Swapped::Won => {
+            let what = format!("the mark of fence '{}' is back: the next token is above {counter}", client.fence);
+            Ok(Output::of(Report::new(Outcome::Made, what).about(client).kept_in(Some(place))))
+        }
+        Swapped::Refused(refused) => Err(client.refused(&refused)),
+        Swapped::Unknown { why } => Err(Failure::Unknown { why }),
+        Swapped::NotSent(failure) => Err(failure),
+    }
 }
 
 /// A directory for the objects of one push.

@@ -59,10 +59,10 @@ impl Client {
     }
 
     /// The same before a release. A lease that was lost is only given back; a push that may still be on its way, or whose mark
-    /// is gone, is left to the barrier of the next holder.
-    pub(super) fn settle_mark_or_leave_barrier(&self, dir: &LeaseDir) -> Result<(), Failure> {
+    /// is gone, is left to the barrier of the next holder. Returns whether there is one.
+    pub(super) fn settle_mark_or_leave_barrier(&self, dir: &LeaseDir) -> Result<bool, Failure> {
         match self.settle_mark(dir) {
-            Ok(()) | Err(Failure::Lost { .. }) => Ok(()),
+            Ok(()) | Err(Failure::Lost { .. }) => Ok(false),
             Err(failure)
                 if failure.is_unreachable()
                     || matches!(
@@ -71,10 +71,10 @@ impl Client {
                     ) =>
             {
                 let held = dir.held()?;
-                match self.store_of(dir, &held)? {
-                    LeaseHome::Store(store) => store.leave_barrier(&held),
-                    LeaseHome::Remote(_) => Ok(()),
+                if let LeaseHome::Store(store) = self.store_of(dir, &held)? {
+                    store.leave_barrier(&held)?;
                 }
+                Ok(true)
             }
             Err(other) => Err(other),
         }

@@ -65,8 +65,10 @@ impl Client {
 
     fn give_back(&self, dir: &LeaseDir) -> Result<Moved, Failure> {
         let _lock = dir.lock_lease(&self.how())?;
-        self.settle_mark_or_leave_barrier(dir)?;
-        self.move_lease(dir, HolderMove::Release)
+        let is_unsettled = self.settle_mark_or_leave_barrier(dir)?;
+        let released = self.move_lease(dir, HolderMove::Release);
+        // Who has taken over stops it only with a barrier, which may not be up yet.
+        released.map_err(|lost| if is_unsettled { lost.after("a push of this run may still land;") } else { lost })
     }
 
     /// Pushes what `along` adds together with the lease, which advances or is released: all or nothing. Uses one

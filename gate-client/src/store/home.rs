@@ -229,6 +229,10 @@ impl StoreLeases<'_> {
     /// It is raised from the mark that was read before the grant. Who has moved it since then may only be the holder that was
     /// overtaken, with its last push, or somebody who settled a lost push by a touch. Anybody else was granted the lease, too,
     /// by a store that has lost its memory, and was first.
+    ///
+    /// A gate that does not ask the store lets nobody raise its mark without a push. There a touch stops what is on its way.
+    /// It starts from no mark but the one that was read before the grant: a touch looks like any other, so whoever made the
+    /// mark that is there may have been granted the lease later.
     fn raise_mark(
         &self,
         to: Mark,
@@ -249,6 +253,9 @@ impl StoreLeases<'_> {
         let owner = &held.lease.owner;
         let (mut now, mut sent, mut may_raise, mut why) = (known.clone(), Vec::new(), true, String::new());
         for _ in 0..MOST_TRIES {
+            if !may_raise && now.at != known.at {
+                return Err(self.client.busy("somebody has moved its mark meanwhile"));
+            }
             let nonce = random::nonce();
             let (next, proof) = match may_raise {
                 true => (now.record.raised(to, Some(by.clone()), owner, nonce), proof),

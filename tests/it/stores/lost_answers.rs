@@ -1,6 +1,6 @@
 //! Answers that are lost between the client and the remote: what the client says is true, and the next push lands.
 
-use super::{agent_at, everywhere, witness};
+use super::{agent_at, everywhere, without_a_gate, witness};
 use crate::support::{
     World,
     agents::{Agent, code_of},
@@ -46,7 +46,7 @@ fn answer_that_the_remote_loses_is_settled_and_not_guessed() {
 /// The connection is cut while the server goes on slowly: the touch that settles the push comes first.
 #[test]
 fn push_whose_connection_was_cut_does_not_land_after_it_was_settled() {
-    everywhere(|place| {
+    without_a_gate(|place| {
         let world = place.world();
         let [a] = place.agents(&world, ["a"]);
         a.ok(&["acquire"]);

@@ -1,6 +1,6 @@
 //! `git fence store`: trying a store, preparing it, and moving leases from one place to another.
 
-use super::{everywhere, keep_in, witness};
+use super::{everywhere, keep_in, without_a_gate, witness};
 use crate::support::{
     World,
     agents::{Agent, Remote, code_of},
@@ -32,13 +32,13 @@ fn store_is_tried_and_prepared() {
             let said = report(&a, args);
             let expected = if args[1] == "check" { "checked" } else { "made" };
             assert_eq!(said["outcome"], expected, "{said}");
-            assert!(said["checks"].as_array().is_none_or(|checks| checks.len() == 8), "{said}");
+            assert!(said["checks"].as_array().is_none_or(|checks| checks.len() >= 8), "{said}");
         }
         // Without a clone, too.
         let mut outside = a.fence(&["store", "check", url]);
         let (code, said) = code_of(&outside.current_dir("/").output().unwrap());
         assert!(code == 0 && said.contains(" can keep leases\n  ok     it can be read"), "{code}: {said}");
-        assert_eq!(said.matches("  ok  ").count(), 8, "{said}");
+        assert!(said.matches("  ok  ").count() >= 8, "{said}");
         assert_eq!(said.matches("  clock  ").count(), 1, "{said}");
     });
 }
@@ -62,11 +62,7 @@ fn store_that_cannot_be_used_is_named() {
 
 #[test]
 fn leases_move_into_the_store_and_back() {
-    everywhere(|place| {
-        if place.has_gate() {
-            // A gate that asks a store grants no leases of its own: its operator says where they are.
-            return;
-        }
+    without_a_gate(|place| {
         let world = place.world();
         let (a, b) = (world.agent("a"), world.agent("b"));
         let url = place.engine().url.clone();

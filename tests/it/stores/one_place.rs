@@ -1,6 +1,6 @@
 //! One place per fence: whoever comes second is refused, and nothing is fenced twice.
 
-use super::{agent_at, everywhere, keep_in, record_name, witness};
+use super::{agent_at, everywhere, keep_in, record_name, without_a_gate, witness};
 use crate::support::{
     World,
     agents::{Agent, code_of},
@@ -71,7 +71,7 @@ fn fence_whose_lease_beside_the_mark_was_deleted_goes_on() {
 
 #[test]
 fn store_and_remote_never_keep_leases_of_one_fence_side_by_side() {
-    everywhere(|place| {
+    without_a_gate(|place| {
         let world = place.world();
         let remote = world.agent("remote");
         let [store] = place.agents(&world, ["store"]);
@@ -119,7 +119,7 @@ fn two_stores_or_two_names_are_two_places() {
 /// Both begin at the same moment, twenty times: exactly one place keeps the leases, and the other one is refused.
 #[test]
 fn of_two_places_that_begin_at_once_one_is_refused() {
-    everywhere(|place| {
+    without_a_gate(|place| {
         let world = place.world();
         let [store] = place.agents(&world, ["store"]);
         let (remote, other) = (world.agent("remote"), agent_at(&world, "other", &Kind::Http.shared().url));

@@ -1,6 +1,6 @@
 //! Taking a live lease away.
 
-use super::{everywhere, record, witness};
+use super::{everywhere, record, without_a_gate, witness};
 use crate::support::{World, agents::Agent, runs::Background, text, wait_until};
 
 /// From now on the clone cannot reach the remote.
@@ -42,7 +42,7 @@ fn holder_whose_lease_was_revoked_is_refused_at_once() {
 
 #[test]
 fn revocation_stops_a_push_that_is_on_its_way() {
-    everywhere(|place| {
+    without_a_gate(|place| {
         let world = place.world();
         let [a, b] = place.agents(&world, ["a", "b"]);
         a.ok(&["acquire"]);
@@ -61,7 +61,7 @@ fn revocation_stops_a_push_that_is_on_its_way() {
 /// It says so, and the next holder puts up the barrier.
 #[test]
 fn revocation_without_the_remote_says_that_a_push_may_still_land() {
-    everywhere(|place| {
+    without_a_gate(|place| {
         for lands_first in [true, false] {
             let world = place.world();
             let [a, b, c] = place.agents(&world, ["a", "b", "c"]);

@@ -1,6 +1,6 @@
 //! A holder that slept past its lease, and its successor.
 
-use super::{Place, everywhere, record, witness};
+use super::{Place, everywhere, record, without_a_gate, witness};
 use crate::support::{
     World,
     agents::Agent,
@@ -61,7 +61,7 @@ fn holder_that_slept_past_its_lease_is_refused_by_the_remote() {
 /// The server is slow to move the refs of the first holder, and meanwhile the lease moves on.
 #[test]
 fn holder_frozen_inside_its_push_does_not_land_after_its_successor() {
-    everywhere(|place| {
+    without_a_gate(|place| {
         let world = place.world();
         let [zombie, next] = place.agents(&world, ["zombie", "next"]);
         world.stall_update_of("slow");
@@ -93,7 +93,7 @@ fn overtakes(place: Place, next: &Agent<'_>) {
 /// The successor has not written yet: the barrier alone stops the push that is on its way.
 #[test]
 fn push_on_its_way_is_stopped_before_the_successor_works() {
-    everywhere(|place| {
+    without_a_gate(|place| {
         let world = place.world();
         let [zombie, next] = place.agents(&world, ["zombie", "next"]);
         world.stall_update_of("slow");

@@ -189,9 +189,9 @@ impl StoreLeases<'_> {
                 }
                 Ok(Claimed::NotYet) => {}
             }
-            // Somebody else may be faster, and an answer may be lost: the next look tells.
+            // Somebody else may be faster, also at the gate, and an answer may be lost: the next look tells.
             match self.claim(owner, Mark::default())? {
-                Swapped::Refused(why) if why.gate.is_some() || why.denied => return Err(self.client.refused(&why)),
+                Swapped::Refused(why) if why.denied => return Err(self.client.refused(&why)),
                 Swapped::Refused(why) => refused = Some(why),
                 Swapped::NotSent(failure) => return Err(failure),
                 Swapped::Won | Swapped::Unknown { .. } => {}

@@ -53,7 +53,8 @@ fn store_that_cannot_be_used_is_named() {
         (&["store", "check", "etcd://127.0.0.1:1"], 69, "unreachable"),
         (&["store", "init", "redis://127.0.0.1:1"], 69, "unreachable"),
         (&["store", "move", "remote", "remote"], 2, "usage"),
-        (&["store", "move", "own", "redis://127.0.0.1:1"], 69, "unreachable"),
+        (&["store", "move", "own", "redis://127.0.0.1:1"], 2, "usage"),
+        (&["store", "move", "remote", "redis://127.0.0.1:1"], 69, "unreachable"),
     ] {
         let said = report(&a, args);
         assert_eq!((&said["exit_code"], &said["outcome"]), (&code.into(), &outcome.into()), "{args:?}: {said}");

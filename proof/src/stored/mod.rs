@@ -3,7 +3,7 @@
 //! A client reads and swaps the store's record, reads the mark in the remote, and pushes refs together with the mark. Each
 //! of these is a step, and between any two of them any step of another client can happen: so a client that stalls or dies
 //! is one that makes no step for a while, or none any more. Any run may take the lease at any time, expired or not: clocks
-//! only save work. What is swapped in and what counts is decided by the core ([`store`], [`pushing`]).
+//! only save work. What is swapped in and what counts is decided by the core (`store`, `pushing`).
 
 use crate::report::Latches;
 use git_fence_core::{Holder, Mark, MarkRecord};

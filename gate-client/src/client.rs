@@ -23,7 +23,7 @@ use crate::{
 };
 use git_fence_core::{
     Beat, Code, FenceName, GateAnswer, Lease, LeasePart, LeaseSnapshot, LeaseState, Reason, Stamp, StoredLease,
-    SwapRefused, text,
+    SwapRefused, Swapped, text,
 };
 use std::{
     sync::{
@@ -149,6 +149,16 @@ impl Client {
 
     fn denied(&self, denial: Denial, by: Option<String>, said: Vec<String>) -> Failure {
         Failure::Denied(Box::new(Denied { remote: self.remote.name.clone(), denial, by, said: said.into() }))
+    }
+
+    /// Whether a swap was made, for those who need no more than that.
+    pub(crate) fn is_done(&self, swapped: Swapped<Failure>) -> Result<(), Failure> {
+        match swapped {
+            Swapped::Won => Ok(()),
+            Swapped::Refused(refused) => Err(self.refused(&refused)),
+            Swapped::Unknown { why } => Err(Failure::Unknown { why }),
+            Swapped::NotSent(failure) => Err(failure),
+        }
     }
 
     /// A push that was refused, in the gate's words or in those of the remote and of git.

@@ -159,7 +159,7 @@ impl Moving<'_> {
             let (counter, moved_to) = (entry.counter().max(counter), None);
             Some(FenceEntry { counter, moved_to, marked: true, nonce: random::nonce(), ..entry.clone() })
         })?;
-        self.done(swapped)
+        self.to.is_done(swapped)
     }
 
     /// The old store says where the leases are: for those who do not look at the remote first.
@@ -169,7 +169,7 @@ impl Moving<'_> {
         engine.entry()?;
         let to = self.new.clone().map_or(MovedTo::Remote, MovedTo::Store);
         let swapped = engine.amend(|entry| Some(entry.moved_away(to.clone(), random::nonce())))?;
-        self.done(swapped)
+        self.to.is_done(swapped)
     }
 
     /// The lease in the remote after the move, which nobody holds, and what it replaces with its parent.
@@ -216,16 +216,7 @@ impl Moving<'_> {
                 Some(now) if now.at == mark.at => Ok(()),
                 _ => Err(Failure::Unknown { why }),
             },
-            swapped => self.done(swapped),
-        }
-    }
-
-    fn done(&self, swapped: Swapped<Failure>) -> Result<(), Failure> {
-        match swapped {
-            Swapped::Won => Ok(()),
-            Swapped::Refused(refused) => Err(self.to.refused(&refused)),
-            Swapped::Unknown { why } => Err(Failure::Unknown { why }),
-            Swapped::NotSent(failure) => Err(failure),
+            swapped => self.to.is_done(swapped),
         }
     }
 }
@@ -252,8 +243,7 @@ pub(super) fn restore_mark(client: &Client, owner: &str) -> Result<Output, Failu
     }
     let (next, from) = moving.lease_after(&sight, counter);
     moving.change(&refs, &sight, counter, &next, from, None)?;
-    let what = format!("the mark of fence '{}' is back: the next token is above {counter}", client.fence);
-    Ok(Output::of(Report::new(Outcome::Made, what).about(client).kept_in(Some(engine.place().clone()))))
+    Ok(is_back(client, engine.place().clone(), counter))
 }
 
 /// Puts back the mark beside the lease that says where leases are.
@@ -275,15 +265,14 @@ fn alone(
         Swapped::Refused(refused) if refused.gate.is_some() => put(Mark::default())?,
         put_back => put_back,
     };
-    match put_back {
-        Swapped::Won => {
-            let what = format!("the mark of fence '{}' is back: the next token is above {counter}", client.fence);
-            Ok(Output::of(Report::new(Outcome::Made, what).about(client).kept_in(Some(place))))
-        }
-        Swapped::Refused(refused) => Err(client.refused(&refused)),
-        Swapped::Unknown { why } => Err(Failure::Unknown { why }),
-        Swapped::NotSent(failure) => Err(failure),
-    }
+    client.is_done(put_back)?;
+    Ok(is_back(client, place, counter))
+}
+
+/// What is said of a mark that was put back.
+fn is_back(client: &Client, place: StorePlace, counter: Mark) -> Output {
+    let what = format!("the mark of fence '{}' is back: the next token is above {counter}", client.fence);
+    Output::of(Report::new(Outcome::Made, what).about(client).kept_in(Some(place)))
 }
 
 /// A directory for the objects of one push.

@@ -325,12 +325,7 @@ impl StoreLeases<'_> {
                 ..entry.clone()
             })
         })?;
-        match left {
-            Swapped::Won => Ok(()),
-            Swapped::NotSent(failure) => Err(failure),
-            Swapped::Unknown { why } => Err(Failure::Unknown { why }),
-            Swapped::Refused(refused) => Err(self.client.refused(&refused)),
-        }
+        self.client.is_done(left)
     }
 }
 

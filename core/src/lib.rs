@@ -43,16 +43,16 @@ mod report;
 mod rule;
 mod value;
 
-pub use lease::entry::{EntryError, FenceEntry, MovedTo, PreparedPart};
-pub use lease::exchange::{
+pub use lease::found::FoundLease;
+pub use lease::in_store::entry::{EntryError, FenceEntry, MovedTo, PreparedPart};
+pub use lease::in_store::exchange::{
     StoreCheck, StoreCheckStep, StoreClock, StoreFault, StoreFaultKind, StoreReading, StoreRecord, StoreReply,
     StoreRequest,
 };
-pub use lease::found::FoundLease;
+pub use lease::in_store::mark::{MarkRecord, MarkState, Ownership, StorePlace};
+pub use lease::in_store::one_place::{Claimed, Elsewhere, may_be_in_remote, may_be_in_store, may_be_own};
 pub use lease::judge::judge_lease;
 pub use lease::judge::mark::MarkJudged;
-pub use lease::mark::{MarkRecord, MarkState, Ownership, StorePlace};
-pub use lease::one_place::{Claimed, Elsewhere, may_be_in_remote, may_be_in_store, may_be_own};
 pub use lease::part::LeasePart;
 pub use lease::pushing::{HolderMove, Note, Pushing, PushingAnswer, PushingEnd, PushingNext, PushingStep, Whereabouts};
 pub use lease::record::{Beat, Lease, is_time};

@@ -7,22 +7,18 @@
 //! [`trailers`] are parsed strictly; [`part`] the refs they are in; [`standing`] a lease as the gate knows it and what
 //! a push asks of it; [`found`] a lease whose ref is not where the log says; [`stopped`] a push that the gate did not see.
 //!
-//! [`one_place`] says where a fence's lease may be kept. [`mark`] is the record of the last write, in the remote, where leases are kept in a store; [`entry`] what such a store
-//! keeps of a fence, and [`exchange`] the lines to the program that talks to it.
+//! [`in_store`] is what only leases in a store need: the store's record, and the mark in the remote.
 //!
 //! [`store`] is the interface of lease stores, [`snapshot`] what a store returns; [`taking`] and [`pushing`] are the
 //! two protocols of the client, as state machines.
 
-pub(crate) mod entry;
-pub(crate) mod exchange;
 pub(crate) mod found;
+pub(crate) mod in_store;
 #[cfg(test)]
 mod journeys;
 pub(crate) mod judge;
-pub(crate) mod mark;
 #[cfg(test)]
 mod memory;
-pub(crate) mod one_place;
 pub(crate) mod part;
 pub(crate) mod pushing;
 pub(crate) mod record;

@@ -4,7 +4,7 @@
 //! is not fenced, and a lost reply cannot be settled. Where the lease is not in the remote, that is this ref: a commit with
 //! the record below, whose parent is the mark before it. So git's own compare-and-swap stops a stale push.
 
-use super::trailers::{RecordError, RecordTrailers};
+use crate::lease::trailers::{RecordError, RecordTrailers};
 use crate::{FenceName, LEASE_FORMAT, LeaseId, Mark, Secret, Token, lease::trailers::PROOF, owner_name, text};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;

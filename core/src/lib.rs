@@ -89,7 +89,7 @@ pub use rule::offer::{Offer, OptionsError, Source, TRAILER, read_options, read_t
 pub use rule::pattern::{pattern_flaw, pattern_matches};
 pub use rule::reject::{HeldBy, MovedRef, Reject, StoreBehind};
 pub use rule::rules::{Accept, CountedTrailers, Mode, Rules, Settings, Syslog, TokenKind};
-pub use rule::store_setting::{StoreUrl, shown_url};
+pub use rule::store_setting::{NAME_PARAMETER, StoreUrl, WRONG_NAME, is_store_name, shown_url};
 pub use value::clone_setting;
 pub use value::length::length_of_time;
 pub use value::names::{FenceName, FenceNameError, RefName};

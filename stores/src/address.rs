@@ -1,6 +1,6 @@
 //! Where a store is: its URL, taken apart once, with the password kept out of everything that is shown.
 
-use git_fence_core::StoreFault;
+use git_fence_core::{NAME_PARAMETER, StoreFault, WRONG_NAME, is_store_name, shown_url};
 use percent_encoding::percent_decode_str;
 use std::{collections::BTreeMap, fmt};
 
@@ -19,6 +19,7 @@ pub(crate) struct Address {
     pub path: String,
     /// What follows `?`.
     query: BTreeMap<String, String>,
+    name: String,
 }
 
 /// Not shown: the password, and what the query may hold.
@@ -28,11 +29,10 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The address for people.
+/// The name of the store.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme, self.hosts.join(","))?;
-        if self.path.is_empty() { Ok(()) } else { write!(f, "/{}", self.path) }
+        f.write_str(&self.name)
     }
 }
 
@@ -77,7 +77,11 @@ impl Address {
         if hosts.iter().any(String::is_empty) {
             return Err(wrong("it names no host"));
         }
+        if pairs.remove(NAME_PARAMETER).is_some_and(|name| !is_store_name(&name)) {
+            return Err(wrong(WRONG_NAME));
+        }
         Ok(Address {
+            name: shown_url(url),
             scheme: scheme.to_ascii_lowercase(),
             hosts,
             user: user.filter(|user| !user.is_empty()),
@@ -85,6 +89,11 @@ impl Address {
             path: path.to_owned(),
             query: pairs,
         })
+    }
+
+    /// Scheme, hosts and path as they were written.
+    pub(crate) fn as_written(&self) -> String {
+        format!("{}://{}/{}", self.scheme, self.hosts.join(","), self.path)
     }
 
     /// Takes a value of the query.
@@ -128,7 +137,7 @@ mod tests {
         assert_eq!(address.take("cacert").as_deref(), Some("/etc/ca.pem"));
         assert!(address.nothing_left("cacert").unwrap_err().why.contains("'x'"));
         for shown in [address.to_string(), format!("{address:?}")] {
-            assert!(shown.contains("etcd+https://a:2379,[::1]:2380/pre/fix"), "{shown}");
+            assert!(shown.contains("etcd+https://[::1]:2380,a/pre/fix"), "{shown}");
             assert!(!shown.contains("p@ss") && !shown.contains("p%40ss") && !shown.contains("bot"), "{shown}");
         }
     }

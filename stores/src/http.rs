@@ -29,7 +29,7 @@ impl Http {
         let files = TlsFiles::of(&mut address, TlsFiles::default())?;
         address.nothing_left(PARAMETERS)?;
         let login = address.user.clone().zip(Some(address.password.clone().unwrap_or_default()));
-        let base = address.to_string().trim_end_matches('/').to_owned();
+        let base = address.as_written().trim_end_matches('/').to_owned();
         Ok(Http { web: Web::new(&files)?, bearer: Bearer::new(around, None)?, login, base })
     }
 

@@ -20,7 +20,12 @@ use crate::{
     },
     random,
     report::{Report, outcome::Outcome},
-    store::{engine::EngineLeases, home::moved_lease, reading::RemoteSight, remote::RemoteRefs},
+    store::{
+        engine::EngineLeases,
+        home::moved_lease,
+        reading::{RemoteSight, StoredMark},
+        remote::RemoteRefs,
+    },
 };
 use git_fence_core::{
     Claimed, Elsewhere, FenceEntry, Lease, LeasePart, LeaseState, LeaseStore as _, Mark, MarkRecord, MarkState,
@@ -68,6 +73,14 @@ pub(super) fn run(context: &Context, wanted: &Move) -> Result<Output, Failure> {
     Ok(Output::of(Report::new(Outcome::Moved, what).about(&to).kept_in(new)))
 }
 
+/// What became of the old place.
+enum Old {
+    /// It keeps no leases any more.
+    Left,
+    /// It is the new place, by another name.
+    Renamed,
+}
+
 struct Moving<'a> {
     from: &'a Client,
     to: &'a Client,
@@ -84,21 +97,23 @@ impl Moving<'_> {
             Taken::Theirs(by, _) => return Err(held_by_another(self.from, by, &Whose::Theirs)),
         };
         let held = dir.held()?;
-        match self.with_lease(&dir, &held) {
-            Ok(counter) => {
-                dir.remove();
-                Ok(counter)
-            }
+        let counter = Mark::from(held.lease.token);
+        match self.with_lease(&dir, &held, counter) {
+            Ok(Old::Left) => dir.remove(),
+            Ok(Old::Renamed) => self.from.release(&dir)?,
             Err(failure) => {
                 let _ = self.from.release(&dir);
-                Err(failure)
+                return Err(failure);
             }
         }
+        Ok(counter)
     }
 
-    fn with_lease(&self, dir: &LeaseDir, held: &HeldLease) -> Result<Mark, Failure> {
-        let counter = Mark::from(held.lease.token);
-        self.prepare_store(counter)?;
+    fn with_lease(&self, dir: &LeaseDir, held: &HeldLease, counter: Mark) -> Result<Old, Failure> {
+        let is_renamed = self.is_renamed(held)?;
+        if !is_renamed {
+            self.prepare_store(counter)?;
+        }
         let refs = RemoteRefs::open(self.to, dir.objects(), held.gate)?;
         let sight = refs.look()?;
         match &held.store {
@@ -110,11 +125,24 @@ impl Moving<'_> {
             }
             Some(_) => {
                 let (next, from) = self.lease_after(&sight, counter);
-                self.change(&refs, &sight, counter, &next, from, None)?;
+                // Not the proof of the lease: that one is for a push, and a mark can be read by everybody.
+                let proof = held.key.proof(LeasePart::Beat, &dir.pulse()?.nonce);
+                self.change(&refs, &sight, counter, &next, from, proof.as_ref())?;
+                if is_renamed {
+                    return Ok(Old::Renamed);
+                }
                 self.leave_store()?;
             }
         }
-        Ok(counter)
+        Ok(Old::Left)
+    }
+
+    /// Whether the new place is the old store by another name: it shows the lease that we hold. Then the record stays, and
+    /// only the remote has to learn the name.
+    fn is_renamed(&self, held: &HeldLease) -> Result<bool, Failure> {
+        let (Some(program), Some(_)) = (self.to.store.as_deref(), &held.store) else { return Ok(false) };
+        let entry = EngineLeases::open(self.to, program)?.taking_back().entry()?;
+        Ok(entry.and_then(|entry| entry.lease).is_some_and(|there| there.lease.id == held.lease.id))
     }
 
     /// Tokens of the pushers' own: the mark says how far they have come.
@@ -198,16 +226,24 @@ impl Moving<'_> {
         proof: Option<&Secret>,
     ) -> Result<(), Failure> {
         let before = sight.mark.as_ref();
-        let token = before.map_or(counter, |before| before.record.token.max(counter));
-        let begun = MarkRecord::begins(token, self.new.clone(), &self.owner, random::nonce());
+        let is_in_store = |mark: &&StoredMark| mark.record.state == MarkState::Current && mark.record.place.is_some();
         let record = match (&self.new, before) {
-            (Some(_), _) => begun,
+            // From store to store nothing but the place changes.
+            (Some(place), Some(before)) if is_in_store(&before) => {
+                MarkRecord { place: Some(place.clone()), ..before.record.touched(random::nonce()) }
+            }
+            (Some(_), _) => {
+                let token = before.map_or(counter, |before| before.record.token.max(counter));
+                MarkRecord::begins(token, self.new.clone(), &self.owner, random::nonce())
+            }
             // The lease in the remote carries the counter from here on.
             (None, Some(before)) => MarkRecord { state: MarkState::Moved, ..before.record.touched(random::nonce()) },
             (None, None) => return Err(self.to.elsewhere(Elsewhere::MarkGone)),
         };
-        let mark = refs.prepare_mark(record, before.map(|before| &before.at), None)?;
-        let lease = refs.prepare(&Record::Lease { lease, parent: parent.as_ref(), proof })?;
+        // The proof is for what moves away from: the lease in the remote, or the mark of leases in a store.
+        let (of_mark, of_lease) = if before.as_ref().is_some_and(is_in_store) { (proof, None) } else { (None, proof) };
+        let mark = refs.prepare_mark(record, before.map(|before| &before.at), of_mark)?;
+        let lease = refs.prepare(&Record::Lease { lease, parent: parent.as_ref(), proof: of_lease })?;
         let of_mark = Swap { part: LeasePart::Mark, from: before.map(|before| before.at.clone()), to: mark.at.clone() };
         let of_lease = Swap { part: LeasePart::Lease, from: at, to: lease };
         match refs.swap(&[of_mark, of_lease])? {

@@ -44,7 +44,9 @@ impl Settings {
         config.ssl_mode(ssl_mode(mode.as_deref(), needs_none)?);
         let user = address.user.clone().or_else(|| around.text(env::PGUSER));
         let user = user.unwrap_or_else(git_fence_system::user::own_name);
-        let database = if address.path.is_empty() { user.clone() } else { address.path.clone() };
+        // Not the user's name, as elsewhere: the gate's user would then look into another database than the clients'.
+        let database =
+            Some(address.path.clone()).filter(|path| !path.is_empty()).ok_or_else(|| wrong("no database"))?;
         let password = address.password.clone().or_else(|| around.text(env::PGPASSWORD));
         let password = password.or_else(|| password_file::password(around, &address, &user, &database));
         if let Some(password) = password {

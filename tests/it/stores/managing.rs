@@ -1,6 +1,6 @@
 //! `git fence store`: trying a store, preparing it, and moving leases from one place to another.
 
-use super::{everywhere, keep_in, without_a_gate, witness};
+use super::{Place, everywhere, keep_in, without_a_gate, witness};
 use crate::support::{
     World,
     agents::{Agent, Remote, code_of},
@@ -98,17 +98,71 @@ fn leases_move_from_store_to_store() {
     if from.is_lacking() || to.is_lacking() {
         return;
     }
+    for remote in Remote::BOTH {
+        let world = Place { kind: from, remote }.world();
+        let [a, b] = ["a", "b"].map(|name| world.agent(name));
+        let (from, to) = (&from.shared().url, &to.shared().url);
+        keep_in(&a, from);
+        keep_in(&b, from);
+        a.ok(&["push", "origin", "HEAD:main"]);
+        b.ok(&["acquire"]);
+        assert_eq!(report(&a, &["store", "move", from, to])["exit_code"], 11);
+        b.ok(&["release"]);
+        assert_eq!(report(&a, &["store", "move", from, to])["outcome"], "moved");
+        assert_eq!(report(&a, &["acquire"])["outcome"], "kept-elsewhere");
+        keep_in(&a, to);
+        if remote == Remote::Gate {
+            // It still asks the old store, and admits nobody.
+            let early = report(&a, &["push", "origin", "HEAD:next"]);
+            assert_eq!(early["outcome"], "refused", "{early}");
+            world.configure("fence.store", to);
+        }
+        let landed = report(&a, &["push", "origin", "HEAD:next"]);
+        assert_eq!(landed["outcome"], "landed", "{landed}");
+        witness::assert_fenced(&world);
+    }
+}
+
+/// The addresses of a store change, and then it gets a name of its own: clients that still use another one are refused.
+#[test]
+fn store_is_renamed_where_it_is() {
+    everywhere(|place| {
+        let world = place.world();
+        let a = place.agent(&world, "a");
+        let old = place.engine().url.clone();
+        let new = format!("{old}{}name=prod", if old.contains('?') { "&" } else { "?" });
+        a.ok(&["push", "origin", "HEAD:main"]);
+        keep_in(&a, &new);
+        let second = report(&a, &["acquire"]);
+        assert_eq!((&second["exit_code"], &second["outcome"]), (&2.into(), &"kept-elsewhere".into()), "{second}");
+        let renamed = report(&a, &["store", "move", &old, &new]);
+        assert_eq!(renamed["outcome"], "moved", "{renamed}");
+        assert!(renamed["store"].as_str().unwrap().ends_with(":prod"), "{renamed}");
+        if place.has_gate() {
+            world.configure("fence.store", &new);
+        }
+        assert_eq!(a.ok(&["push", "origin", "HEAD:next"]), "landed with token 3: refs/heads/next");
+        keep_in(&a, &old);
+        assert_eq!(report(&a, &["acquire"])["outcome"], "kept-elsewhere");
+        witness::assert_fenced(&world);
+    });
+}
+
+/// In one Redis: by another prefix of its keys it is another store.
+#[test]
+fn each_prefix_is_a_store_of_its_own() {
+    if Kind::Redis.is_lacking() {
+        return;
+    }
     let world = World::bare(&any_git(), &[]);
-    witness::watch(&world, "");
     let a = world.agent("a");
-    let (from, to) = (&from.shared().url, &to.shared().url);
-    keep_in(&a, from);
+    let url = &Kind::Redis.shared().url;
+    keep_in(&a, url);
     a.ok(&["push", "origin", "HEAD:main"]);
-    assert_eq!(report(&a, &["store", "move", from, to])["outcome"], "moved");
+    keep_in(&a, &format!("{url}?prefix=team-a:"));
     assert_eq!(report(&a, &["acquire"])["outcome"], "kept-elsewhere");
-    keep_in(&a, to);
+    assert_eq!(report(&a, &["store", "move", url, &format!("{url}?prefix=team-a:")])["outcome"], "moved");
     assert_eq!(a.ok(&["push", "origin", "HEAD:next"]), "landed with token 3: refs/heads/next");
-    witness::assert_fenced(&world);
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct Ownership {
 /// A store, and the name of the repository in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StorePlace {
-    /// The store's URL without user, password and parameters.
+    /// The store's name, made from its URL: without user and password, and the same however the URL is spelled.
     pub store: String,
     /// The name of the repository in the store.
     pub resource: String,

@@ -11,8 +11,8 @@
 
 use super::held_by_another;
 use crate::{
-    Fence, FenceEntry, LeaseAsk, LeaseChange, LeaseMove, LeaseState, Mark, MarkAsk, MarkAt, MarkChange, MarkState,
-    Ownership, Proposal, Reject, Rules, Stamp, Standing, StoreBehind, StoredLease, Token, TokenKind,
+    Fence, FenceEntry, LeaseAsk, LeaseChange, LeaseMove, LeaseState, Mark, MarkAsk, MarkAt, MarkChange, MarkRecord,
+    MarkState, Ownership, Proposal, Reject, Rules, Stamp, Standing, StoreBehind, StoredLease, Token, TokenKind,
     log::marks::token_of, text,
 };
 
@@ -180,9 +180,7 @@ impl MarkJudge<'_> {
         let raises_to = match (proposal.lease.state, current.filter(has_moved)) {
             (LeaseState::Moved, None) => self.moving_away(asked, proposal, now)?,
             (LeaseState::Released, Some(_)) => self.moving_back()?,
-            (LeaseState::Moved, Some(_)) => {
-                return Err(self.invalid("the leases have moved already: read the mark again"));
-            }
+            (LeaseState::Moved, Some(_)) => self.moving_on(asked)?,
             _ => return Err(self.invalid("a push moves either the lease or the mark")),
         };
         let of_lease = match proposal.lease.state {
@@ -247,6 +245,31 @@ impl MarkJudge<'_> {
                 Err(self.invalid(format!("token {token} of the mark is above every token that the fence has seen")))
             }
         }
+    }
+
+    /// From store to store. The mark changes in nothing but its place, so no token comes or goes. Where the gate asks the old
+    /// store, whoever moves the leases holds the lease there.
+    fn moving_on(&self, asked: &LeaseAsk) -> Result<Mark, Reject> {
+        let Some(before) = self.at().map(|at| &at.record).filter(|before| before.state == MarkState::Current) else {
+            return Err(self.invalid("the mark of its leases is gone"));
+        };
+        let record = &self.mark.record;
+        let place = before.place.as_ref().and(record.place.clone());
+        if place.is_none() || *record != (MarkRecord { place, nonce: record.nonce.clone(), ..before.clone() }) {
+            return Err(self.invalid("leases move to another store only with a mark that changes in nothing else"));
+        }
+        self.is_the_gates_place()?;
+        if self.rules.store.is_some() && !asked.may_revoke {
+            let entry = self.entry()?;
+            let is_held = entry.lease.as_ref().is_some_and(|stored| stored.lease.state == LeaseState::Held);
+            if !is_held || entry.moved_to.is_some() || !self.shows_proof_of_beat(entry) {
+                let store = self.fence.store_in_words(self.rules);
+                return Err(
+                    self.required(&format!("whoever moves the leases away from {store} must hold the lease there"))
+                );
+            }
+        }
+        Ok(Mark::default())
     }
 
     fn moving_back(&self) -> Result<Mark, Reject> {
@@ -352,17 +375,22 @@ impl MarkJudge<'_> {
         if !has_token {
             return Err(self.lost(holds));
         }
-        // A mark can be read by everybody, and the lease's proof is for the push that comes next. So a mark that moves no other
-        // ref shows that of the beat.
-        let asked_for = match needs {
-            Needs::Exactly(_) => Some(&lease.holder),
-            Needs::AtLeast(_) => entry.beat.as_ref().and_then(|beat| beat.holder.as_ref()),
+        let is_proven = match needs {
+            Needs::Exactly(_) => self.mark.proof.as_ref().is_some_and(|proof| proof.holder() == lease.holder),
+            Needs::AtLeast(_) => self.shows_proof_of_beat(entry),
         };
         match &self.mark.proof {
-            Some(proof) if Some(&proof.holder()) == asked_for => Ok(entry),
+            Some(_) if is_proven => Ok(entry),
             Some(_) => Err(self.required("the mark carries a wrong proof")),
             None => Err(self.required("the mark carries no proof (Fence-Proof)")),
         }
+    }
+
+    /// A mark can be read by everybody, and the lease's proof is for the push that comes next. So a mark that moves no other
+    /// ref shows that of the beat.
+    fn shows_proof_of_beat(&self, entry: &FenceEntry) -> bool {
+        let asked_for = entry.beat.as_ref().and_then(|beat| beat.holder.clone());
+        asked_for.is_some() && self.mark.proof.as_ref().map(crate::Secret::holder) == asked_for
     }
 
     /// What the store has of the fence.

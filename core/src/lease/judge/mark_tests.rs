@@ -192,7 +192,7 @@ fn gate_that_knows_the_store_admits_only_what_its_record_shows() {
     let claim = Claim { rules: &rules, token: Some(token(5)), exempt: false, guarded: true, lease: None };
     let Decision::Refuse(reject) = decide(&here, &[claim], &at(9)) else { panic!("no mark") };
     assert_eq!(reject.code().as_str(), "FENCE-LEASE-REQUIRED");
-    assert!(reject.to_string().contains("'etcd://inside:2379'"), "{reject}");
+    assert!(reject.to_string().contains("'etcd://inside'"), "{reject}");
     // In observe mode, what is not proven spends nothing by the mark alone.
     let observe = Rules { mode: crate::Mode::Observe, ..with_store() };
     assert_eq!(write(&observe, &here, 5, MarkAsk { proof: None, ..good }), "overruled");
@@ -330,6 +330,39 @@ fn lease_moves_to_a_store_and_back_only_together_with_the_mark() {
     }
 }
 
+#[test]
+fn from_store_to_store_nothing_changes_but_the_place_and_the_old_store_shows_who_holds_it() {
+    use LeaseState::{Held, Released};
+    let there = record(4, Some((1, 1)));
+    let elsewhere = |record: MarkRecord| MarkRecord { place: StorePlace::new("redis://other", RESOURCE), ..record };
+    let mut moved = state(4, Some((1, 1)));
+    moved.leases.insert(FenceName::repo(), standing(1, 5, LeaseState::Moved));
+    let (own, store) = (Rules::for_repo(), with_store());
+    let along = |may_revoke| LeaseAsk { may_revoke, ..moving(5, LeaseState::Moved, "c", None) };
+    let shown = |proof, entry| proven(elsewhere(there.clone()), proof, entry);
+    let renamed = MarkRecord { place: StorePlace::new("redis://other", "another/app"), ..there.clone() };
+    let closed = entry(2, 5, 5, Held).moved_away(MovedTo::Remote, "n".to_owned());
+    for (mark, may_revoke, of_own, of_store) in [
+        (shown(of_beat(2), entry(2, 5, 5, Held)), false, "to 0", "to 0"),
+        (shown(None, entry(2, 5, 5, Held)), false, "to 0", "FENCE-LEASE-REQUIRED"),
+        (shown(None, entry(2, 5, 5, Held)), true, "to 0", "to 0"),
+        (shown(of_beat(3), entry(2, 5, 5, Held)), false, "to 0", "FENCE-LEASE-REQUIRED"),
+        (shown(of_beat(2), entry(2, 5, 6, Released)), false, "to 0", "FENCE-LEASE-REQUIRED"),
+        (shown(of_beat(2), closed), false, "to 0", "FENCE-LEASE-REQUIRED"),
+        (ask(elsewhere(record(5, Some((1, 1)))), "a"), true, "FENCE-LEASE-INVALID", "FENCE-LEASE-INVALID"),
+        (ask(elsewhere(record(3, Some((1, 1)))), "a"), true, "FENCE-LEASE-INVALID", "FENCE-LEASE-INVALID"),
+        (ask(elsewhere(record(4, Some((2, 1)))), "a"), true, "FENCE-LEASE-INVALID", "FENCE-LEASE-INVALID"),
+        (ask(elsewhere(there.clone()), "c"), true, "FENCE-LEASE-INVALID", "FENCE-LEASE-INVALID"),
+        (ask(MarkRecord { place: None, ..there.clone() }, "a"), true, "FENCE-LEASE-INVALID", "FENCE-LEASE-INVALID"),
+        (ask(renamed, "a"), true, "to 0", "FENCE-LEASE-INVALID"),
+    ] {
+        assert_eq!(judged(&own, &moved, None, mark.clone(), along(may_revoke)), of_own, "{mark:?}");
+        assert_eq!(judged(&store, &moved, None, mark.clone(), along(may_revoke)), of_store, "{mark:?}");
+        let alone = LeaseAsk { may_revoke, ..LeaseAsk::default() };
+        assert_eq!(judged(&own, &moved, None, mark, alone), "FENCE-LEASE-INVALID", "never without the lease");
+    }
+}
+
 fn state_of_moved(lease: &Standing) -> State {
     let mut moved = state(4, None);
     moved.leases.insert(FenceName::repo(), lease.clone());
@@ -351,7 +384,7 @@ fn nothing_is_granted_here_while_the_leases_are_kept_in_a_store() {
     ] {
         let claim = Claim { rules: &rules, token: None, exempt: false, guarded: false, lease: Some(asked) };
         let Decision::Refuse(reject) = decide(state, &[claim], &at(9)) else { panic!("{asked:?}") };
-        let place = if rules.store.is_some() { "'etcd://inside:2379'" } else { "'etcd://host'" };
+        let place = if rules.store.is_some() { "'etcd://inside'" } else { "'etcd://host'" };
         assert!(reject.to_string().contains(&format!("are kept in {place}")), "{reject}");
     }
 }

@@ -20,6 +20,10 @@ use git_fence_core::{
 };
 use std::{cell::RefCell, path::PathBuf, time::Duration};
 
+/// A lease that is granted runs out while a gate lets its barrier wait.
+pub(crate) const TAKEN_MEANWHILE: &str =
+    "the lease was taken over while this run waited for the push in the gate's slot";
+
 /// How often the mark is tried again after somebody else has moved it.
 const MOST_TRIES: usize = 3;
 
@@ -272,6 +276,9 @@ impl StoreLeases<'_> {
                 Swapped::Unknown { why: unknown } => why = unknown,
                 Swapped::Refused(refused) => {
                     let code = refused.gate.as_ref().and_then(|gate| gate.code);
+                    if code == Some(Code::LeaseLost) {
+                        return Err(self.client.busy(TAKEN_MEANWHILE));
+                    }
                     if refused.denied || !matches!(code, None | Some(Code::LeaseInvalid | Code::Busy)) {
                         return Err(self.client.refused(&refused));
                     }

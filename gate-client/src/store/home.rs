@@ -276,7 +276,7 @@ impl StoreLeases<'_> {
                 Swapped::Unknown { why: unknown } => why = unknown,
                 Swapped::Refused(refused) => {
                     let code = refused.gate.as_ref().and_then(|gate| gate.code);
-                    if code == Some(Code::LeaseLost) {
+                    if code == Some(Code::LeaseLost) && self.is_taken_over(held) {
                         return Err(self.client.busy(TAKEN_MEANWHILE));
                     }
                     if refused.denied || !matches!(code, None | Some(Code::LeaseInvalid | Code::Busy)) {
@@ -292,6 +292,9 @@ impl StoreLeases<'_> {
                 return Ok(now);
             }
             if !may_have_moved(&now.record) || now.record.token > to {
+                if self.is_taken_over(held) {
+                    return Err(self.client.busy(TAKEN_MEANWHILE));
+                }
                 let who = text::in_quotes(&now.record.owner);
                 let now = format!("{who} was granted it, too, and has moved its mark, to token {}", now.record.token);
                 return Err(Failure::lost(&self.client.fence, now));
@@ -306,6 +309,12 @@ impl StoreLeases<'_> {
             }
         }
         Err(self.client.busy(why))
+    }
+
+    /// Whether the store shows somebody else's lease by now.
+    fn is_taken_over(&self, held: &HeldLease) -> bool {
+        let now = self.engine.read().ok().and_then(|now| now.lease);
+        now.is_some_and(|now| now.lease.id != held.lease.id)
     }
 
     /// Puts up the barrier that is due before anybody works under the lease in `held`. Returns the mark after that.

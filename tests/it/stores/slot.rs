@@ -107,7 +107,7 @@ fn successors_whose_leases_run_out_at_the_gate_all_get_a_turn() {
             inside.display(),
             both.display()
         );
-        let waiting = [&b, &c].map(|agent| Background::start(&mut taking_over(agent, &["--ttl", "1s"], &script)));
+        let waiting = [&b, &c].map(|agent| Background::start(&mut taking_over(agent, &["--ttl", "6s"], &script)));
         wait_until("both are at the gate", || waiting.iter().all(Background::is_at_the_gate));
         assert!(slow.ends());
         assert_eq!(push.end().status.code(), Some(0));

@@ -28,8 +28,8 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Claimed, Elsewhere, FenceEntry, Lease, LeasePart, LeaseState, LeaseStore as _, Mark, MarkRecord, MarkState,
-    MovedTo, Record, Secret, StorePlace, Swap, Swapped, Token, Version, may_be_own,
+    Claimed, Code, Elsewhere, FenceEntry, Lease, LeasePart, LeaseState, LeaseStore as _, Mark, MarkRecord, MarkState,
+    MovedTo, Record, Secret, StorePlace, Swap, Swapped, Token, Version, may_be_in_remote, may_be_own,
 };
 use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt as _};
 use tempfile::TempDir;
@@ -92,9 +92,13 @@ struct Moving<'a> {
 impl Moving<'_> {
     /// Holds the lease at the old place while the new one is prepared. Returns the counter.
     fn of_leases(&self, request: &LeaseRequest) -> Result<Mark, Failure> {
-        let dir = match self.from.acquire(request)? {
-            Taken::Ours(dir) => dir,
-            Taken::Theirs(by, _) => return Err(held_by_another(self.from, by, &Whose::Theirs)),
+        let dir = match self.from.acquire(request) {
+            Ok(Taken::Ours(dir)) => dir,
+            Ok(Taken::Theirs(by, _)) => return Err(held_by_another(self.from, by, &Whose::Theirs)),
+            Err(Failure::Refused { code: Some(Code::LeaseInvalid), .. }) if self.from.store.is_none() => {
+                return self.of_granted_leases();
+            }
+            Err(failure) => return Err(failure),
         };
         let held = dir.held()?;
         let counter = Mark::from(held.lease.token);
@@ -143,6 +147,22 @@ impl Moving<'_> {
         let (Some(program), Some(_)) = (self.to.store.as_deref(), &held.store) else { return Ok(false) };
         let entry = EngineLeases::open(self.to, program)?.taking_back().entry()?;
         Ok(entry.and_then(|entry| entry.lease).is_some_and(|there| there.lease.id == held.lease.id))
+    }
+
+    /// Leases that were granted by a gate that has been told of the store: it grants no more. It knows whether somebody still
+    /// holds the last one, and the lease moves from where it was seen.
+    fn of_granted_leases(&self) -> Result<Mark, Failure> {
+        let objects = objects_of(self.to)?;
+        let refs = RemoteRefs::open(self.to, objects.path().to_owned(), true)?;
+        let sight = refs.look()?;
+        may_be_in_remote(sight.lease_state(), sight.mark.as_ref().map(|mark| &mark.record))
+            .map_err(|at| self.to.elsewhere(at))?;
+        let last = sight.snapshot.lease.as_ref().map(|stored| Mark::from(stored.lease.token));
+        let counter = last.unwrap_or_default();
+        self.prepare_store(counter)?;
+        let (next, from) = self.lease_after(&sight, counter);
+        self.change(&refs, &sight, counter, &next, from, None)?;
+        Ok(counter)
     }
 
     /// Tokens of the pushers' own: the mark says how far they have come.
@@ -200,15 +220,16 @@ impl Moving<'_> {
         self.to.is_done(swapped)
     }
 
-    /// The lease in the remote after the move, which nobody holds, and what it replaces with its parent.
+    /// The lease in the remote after the move, which nobody holds, and what it replaces: that is its parent, too. The ownership
+    /// before need not be here.
     fn lease_after(&self, sight: &RemoteSight, counter: Mark) -> (Lease, (Option<Version>, Option<Version>)) {
         let before = sight.snapshot.lease.as_ref();
         let now = self.to.clock.now().unix_ms;
         let moved = moved_lease(&self.owner, &self.words(), before.map(|before| &before.lease), now);
         let token = Token::try_from(counter.get().max(moved.token.get())).unwrap_or(moved.token);
         let state = if self.new.is_some() { LeaseState::Moved } else { LeaseState::Released };
-        let from = (before.map(|before| before.at.clone()), before.and_then(|before| before.parent.clone()));
-        (Lease { token, state, ..moved }, from)
+        let at = before.map(|before| before.at.clone());
+        (Lease { token, state, ..moved }, (at.clone(), at))
     }
 
     fn words(&self) -> String {
@@ -252,6 +273,10 @@ impl Moving<'_> {
                 Some(now) if now.at == mark.at => Ok(()),
                 _ => Err(Failure::Unknown { why }),
             },
+            Swapped::Refused(refused) => Err(match refused.gate.as_ref().and_then(|gate| gate.holder.clone()) {
+                Some(by) => held_by_another(self.from, by, &Whose::Theirs),
+                None => self.to.refused(&refused),
+            }),
             swapped => self.to.is_done(swapped),
         }
     }

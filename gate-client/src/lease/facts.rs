@@ -22,8 +22,9 @@ pub(super) struct PushFacts<'a> {
     refused: SwapRefused,
     /// Why the answer to the push was lost.
     lost_why: Option<String>,
-    /// Why the settling swap failed.
+    /// Why the settling swap failed, and the gate's refusal of it because another push is in the slot.
     why: String,
+    busy: Option<Box<SwapRefused>>,
     failure: Option<Failure>,
     /// Whether nothing but what is carried was pushed.
     is_alone: bool,
@@ -64,7 +65,10 @@ impl<'a> PushFacts<'a> {
             Swapped::Won => PushingAnswer::Landed,
             Swapped::Refused(refused) => {
                 self.why = refused.why.join("; ");
-                PushingAnswer::Refused { may_be_lost: true, by_gate: refused.gate.is_some() }
+                let code = refused.gate.as_ref().and_then(|gate| gate.code);
+                let by_gate = refused.gate.is_some();
+                self.busy = (code == Some(Code::Busy)).then_some(refused);
+                PushingAnswer::Refused { may_be_lost: true, by_gate }
             }
             Swapped::Unknown { why } => {
                 self.why = why;
@@ -141,9 +145,10 @@ impl<'a> PushFacts<'a> {
             }
             PushingEnd::Unknown => Err(Failure::Unknown { why: why() }),
             PushingEnd::NotSent if self.nothing_new => Ok(Moved::NothingNew { refs: self.refs }),
-            PushingEnd::NotSent | PushingEnd::EarlierUnknown => {
-                Err(self.failure.unwrap_or_else(|| client.unreachable(self.why)))
-            }
+            PushingEnd::NotSent | PushingEnd::EarlierUnknown => Err(match (self.busy, self.failure) {
+                (Some(busy), _) if end == PushingEnd::EarlierUnknown => client.refused(&busy),
+                (_, failure) => failure.unwrap_or_else(|| client.unreachable(self.why)),
+            }),
             PushingEnd::Lost { gate_is_unaware } => Err(lost(&self, gate_is_unaware)),
             PushingEnd::LandedThenLost => Err(lost(&self, false).after("the push landed; since then")),
             PushingEnd::LostOnTheWay => Err(lost(&self, false)

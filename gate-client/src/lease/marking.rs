@@ -67,7 +67,9 @@ impl Client {
                 if failure.is_unreachable()
                     || matches!(
                         failure,
-                        Failure::Unknown { .. } | Failure::Elsewhere { at: Elsewhere::MarkGone, .. }
+                        Failure::Unknown { .. }
+                            | Failure::Busy { .. }
+                            | Failure::Elsewhere { at: Elsewhere::MarkGone, .. }
                     ) =>
             {
                 let held = dir.held()?;

@@ -8,7 +8,7 @@ use crate::{
     lease::held::{HeldLease, HeldStore, Key, LeaseDir, Pulse, TakenBy},
     random,
     run::watch::note,
-    store::home::LeaseHome,
+    store::home::{LeaseHome, TAKEN_MEANWHILE},
 };
 use git_fence_core::{
     Ahead, Beat, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Purpose,
@@ -50,12 +50,27 @@ impl Client {
         let (end, taker) = self.take(request, Purpose::Hold)?;
         let barrier = taker.barrier_if(end);
         let taken = taker.taken(end)?;
-        if let (Taken::Ours(dir), Err(failure)) = (&taken, barrier) {
-            // Nobody may work under it. It is given back, and the barrier stays due.
+        if let Taken::Ours(dir) = &taken
+            && let Err(failure) =
+                barrier.and_then(|was_due| if was_due { self.renew_after_waiting(dir, request.ttl) } else { Ok(()) })
+        {
+            // Nobody may work under it. It is given back, and a barrier that is not up stays due.
             let _ = self.release(dir);
             return Err(failure);
         }
         Ok(taken)
+    }
+
+    /// Renews a lease of which a good part has passed: a gate lets a barrier wait.
+    fn renew_after_waiting(&self, dir: &LeaseDir, ttl: Ttl) -> Result<(), Failure> {
+        if clock::left_until(&dir.pulse()?.good_until, &self.clock.now()) > ttl.duration() * 2 / 3 {
+            return Ok(());
+        }
+        match self.renew(dir) {
+            Ok(_) => Ok(()),
+            Err(Failure::Lost { .. }) => Err(self.busy(TAKEN_MEANWHILE)),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Revokes the lease. Returns the revoked record; none if nobody held it.
@@ -308,14 +323,15 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// If the lease was taken: puts up the barrier that is due where another holder was overtaken.
-    fn barrier_if(&self, end: TakingEnd) -> Result<(), Failure> {
-        let (TakingEnd::Ours, LeaseHome::Store(store)) = (end, &self.attempt.store) else { return Ok(()) };
+    /// If the lease was taken: puts up the barrier that is due where another holder was overtaken. Returns whether one was.
+    fn barrier_if(&self, end: TakingEnd) -> Result<bool, Failure> {
+        let (TakingEnd::Ours, LeaseHome::Store(store)) = (end, &self.attempt.store) else { return Ok(false) };
         let Attempt { dir, .. } = &self.attempt;
         let (held, pulse) = (dir.held()?, dir.pulse()?);
-        let Some(mark) = store.put_up_barrier(&held, &pulse.nonce)? else { return Ok(()) };
+        let Some(mark) = store.put_up_barrier(&held, &pulse.nonce)? else { return Ok(false) };
         let kept = held.store.clone().map(|kept| HeldStore { mark, ..kept });
-        dir.set_held(&HeldLease { store: kept, ..held })
+        dir.set_held(&HeldLease { store: kept, ..held })?;
+        Ok(true)
     }
 
     /// Whether the command was asked to end.

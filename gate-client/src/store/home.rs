@@ -20,6 +20,10 @@ use git_fence_core::{
 };
 use std::{cell::RefCell, path::PathBuf, time::Duration};
 
+/// A lease that is granted runs out while a gate lets its barrier wait.
+pub(crate) const TAKEN_MEANWHILE: &str =
+    "the lease was taken over while this run waited for the push in the gate's slot";
+
 /// How often the mark is tried again after somebody else has moved it.
 const MOST_TRIES: usize = 3;
 
@@ -226,9 +230,10 @@ impl StoreLeases<'_> {
     /// Raises the mark to `to` before anybody works under the lease of `by`: pushes of the holder before it that are on
     /// their way expect another mark, and later ones are below it.
     ///
-    /// It is raised from the mark that was read before the grant. Who has moved it since then may only be the holder that was
-    /// overtaken, with its last push, or somebody who settled a lost push by a touch. Anybody else was granted the lease, too,
-    /// by a store that has lost its memory, and was first.
+    /// It is raised from the mark that was read before the grant. Who has moved it since then may only be a holder that was
+    /// overtaken, with its last push, or somebody who settled a lost push by a touch. Between that holder and this one there may
+    /// be a revocation, or runs that gave up before their barrier was up. Anybody else was granted the lease, too, by a store that
+    /// has lost its memory, and was first.
     ///
     /// A gate that does not ask the store lets nobody raise its mark without a push. There a touch stops what is on its way.
     /// It starts from no mark but the one that was read before the grant: a touch looks like any other, so whoever made the
@@ -245,10 +250,10 @@ impl StoreLeases<'_> {
             Some(known) => known,
             None => self.remote.look()?.mark.ok_or_else(gone)?,
         };
-        let overtaken =
-            self.engine.last_seen()?.and_then(|entry| entry.before.first().map(|then| then.lease.id.clone()));
+        let before = self.engine.last_seen()?.map(|entry| entry.before).unwrap_or_default();
         let may_have_moved = |mark: &MarkRecord| {
-            mark.by == known.record.by || mark.by.as_ref().is_some_and(|by| Some(&by.lease) == overtaken.as_ref())
+            let is_overtaken = |by: &Ownership| before.iter().any(|then| then.lease.id == by.lease);
+            mark.by == known.record.by || mark.by.as_ref().is_some_and(is_overtaken)
         };
         let owner = &held.lease.owner;
         let (mut now, mut sent, mut may_raise, mut why) = (known.clone(), Vec::new(), true, String::new());
@@ -262,34 +267,54 @@ impl StoreLeases<'_> {
                 false => (now.record.touched(nonce), None),
             };
             let next = self.remote.prepare_mark(next, Some(&now.at), proof)?;
-            let swap = Swap { part: LeasePart::Mark, from: Some(now.at), to: next.at.clone() };
+            let swap = Swap { part: LeasePart::Mark, from: Some(now.at.clone()), to: next.at.clone() };
             sent.push(next.at.clone());
+            let mut refused_by_gate = None;
             match self.remote.swap(&[swap])? {
                 Swapped::Won => return Ok(next),
                 Swapped::NotSent(failure) => return Err(failure),
                 Swapped::Unknown { why: unknown } => why = unknown,
                 Swapped::Refused(refused) => {
-                    // A gate that does not ask the store lets nobody raise its mark without a push. A new version of the mark
-                    // still stops what is on its way.
                     let code = refused.gate.as_ref().and_then(|gate| gate.code);
-                    if code.is_some() && (code != Some(Code::LeaseInvalid) || !may_raise) || refused.denied {
+                    if code == Some(Code::LeaseLost) && self.is_taken_over(held) {
+                        return Err(self.client.busy(TAKEN_MEANWHILE));
+                    }
+                    if refused.denied || !matches!(code, None | Some(Code::LeaseInvalid | Code::Busy)) {
                         return Err(self.client.refused(&refused));
                     }
-                    may_raise = may_raise && code.is_none();
                     why = refused.why.join("; ");
+                    refused_by_gate = code.map(|code| (code, refused));
                 }
             }
+            let before = now.at;
             now = self.remote.look()?.mark.filter(|mark| mark.record.state == MarkState::Current).ok_or_else(gone)?;
             if sent.contains(&now.at) {
                 return Ok(now);
             }
             if !may_have_moved(&now.record) || now.record.token > to {
+                if self.is_taken_over(held) {
+                    return Err(self.client.busy(TAKEN_MEANWHILE));
+                }
                 let who = text::in_quotes(&now.record.owner);
                 let now = format!("{who} was granted it, too, and has moved its mark, to token {}", now.record.token);
                 return Err(Failure::lost(&self.client.fence, now));
             }
+            // A gate lets this wait until the push in the slot is over. If that has landed, its mark is the one to raise.
+            match refused_by_gate.filter(|_| now.at == before) {
+                // A gate that does not ask the store lets nobody raise its mark without a push. A new version of the mark
+                // still stops what is on its way.
+                Some((Code::LeaseInvalid, _)) if may_raise => may_raise = false,
+                Some((_, refused)) => return Err(self.client.refused(&refused)),
+                None => {}
+            }
         }
         Err(self.client.busy(why))
+    }
+
+    /// Whether the store shows somebody else's lease by now.
+    fn is_taken_over(&self, held: &HeldLease) -> bool {
+        let now = self.engine.read().ok().and_then(|now| now.lease);
+        now.is_some_and(|now| now.lease.id != held.lease.id)
     }
 
     /// Puts up the barrier that is due before anybody works under the lease in `held`. Returns the mark after that.

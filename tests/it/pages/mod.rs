@@ -65,6 +65,7 @@ pages! {
     stores_etcd: "docs/stores/etcd.md",
     stores_firestore: "docs/stores/firestore.md",
     stores_http: "docs/stores/http.md",
+    stores_journeys: "docs/stores/journeys.md",
     stores_postgresql: "docs/stores/postgresql.md",
     stores_redis: "docs/stores/redis.md",
     tutorial: "docs/tutorial.md",

@@ -1,6 +1,6 @@
 //! Runs and pushes that are killed or stopped.
 
-use super::{everywhere, record, witness};
+use super::{everywhere, on_its_way::killed_push, record, witness};
 use crate::support::{
     World,
     agents::code_of,
@@ -8,7 +8,7 @@ use crate::support::{
     runs::{Background, go, holding, take_over, wait_for, word},
     signal, text, wait_until,
 };
-use std::{fs, path::Path, thread};
+use std::{fs, path::Path};
 
 fn state(world: &World, engine: &Engine) -> String {
     record(world, &engine.url)["lease"]["lease"]["state"].as_str().unwrap().to_owned()
@@ -42,14 +42,8 @@ fn client_killed_during_a_push_finds_out_what_became_of_it() {
         let world = place.world();
         let [a] = place.agents(&world, ["a"]);
         a.ok(&["acquire"]);
-        world.stall_update_of("slow");
-        let _go = world.go_in_the_end();
-        let push = Background::start(&mut a.fence(&["push", "origin", "HEAD:refs/heads/slow"]));
-        world.pid_in("stalled");
-        signal(push.program("push"), "KILL");
-        push.end();
-        world.go();
-        wait_until("it has landed", || world.server_ref("refs/heads/slow").is_some());
+        let slow = killed_push(place, &world, &a);
+        assert!(slow.ends());
         assert_eq!(a.ok(&["push", "origin", "HEAD:refs/heads/next"]), "landed with token 2: refs/heads/next");
         a.ok(&["release"]);
         witness::assert_fenced(&world);
@@ -63,25 +57,12 @@ fn release_stops_a_push_that_is_on_its_way() {
         let world = place.world();
         let [a, b] = place.agents(&world, ["a", "b"]);
         a.ok(&["acquire"]);
-        world.stall_update_of("slow");
-        let _go = world.go_in_the_end();
-        let push = Background::start(&mut a.fence(&["push", "origin", "HEAD:refs/heads/slow"]));
-        let receive_pack = world.pid_in("stalled");
-        signal(push.program("push"), "KILL");
-        push.end();
-        // A gate lets whoever settles a push wait until it is over: then it has landed.
-        if place.has_gate() {
-            thread::scope(|scope| {
-                let release = scope.spawn(|| a.code(&["release"]));
-                world.go();
-                assert_eq!(release.join().unwrap().0, 0);
-            });
-        } else {
-            assert_eq!(a.code(&["release"]).0, 0);
-        }
-        world.go();
-        wait_until("the push is over", || !world.path(&format!("/proc/{receive_pack}/exe")).exists());
-        assert_eq!(world.server_ref("refs/heads/slow").is_some(), place.has_gate());
+        let slow = killed_push(place, &world, &a);
+        let release = Background::start(&mut a.fence(&["release"]));
+        slow.is_met_by(&release, || release.has_ended());
+        assert_eq!(slow.ends(), place.has_gate());
+        let (code, said) = code_of(&release.end());
+        assert_eq!((code, said.as_str()), (0, "released after token 1\n"));
         assert_eq!(b.ok(&["push", "origin", "HEAD:main"]), "landed with token 2: refs/heads/main");
         witness::assert_fenced(&world);
     });
@@ -94,32 +75,17 @@ fn release_without_the_remote_leaves_the_barrier_to_the_next_holder() {
         let world = place.world();
         let [a, b] = place.agents(&world, ["a", "b"]);
         a.ok(&["acquire"]);
-        world.stall_update_of("slow");
-        let _go = world.go_in_the_end();
-        let push = Background::start(&mut a.fence(&["push", "origin", "HEAD:refs/heads/slow"]));
-        let receive_pack = world.pid_in("stalled");
-        signal(push.program("push"), "KILL");
-        push.end();
+        let slow = killed_push(place, &world, &a);
         // Only for the holder: its push is in the repository already.
         world.ok(a.git().args(["config", "remote.origin.receivepack", "false"]));
         world.ok(a.git().args(["config", "remote.origin.uploadpack", "false"]));
         let (code, said) = a.code(&["release"]);
         assert_eq!(code, 0, "{said}");
         assert_eq!(record(&world, &place.engine().url)["barrier"], 1);
-        if place.has_gate() {
-            // Its barrier waits, too, and is then put up over that push.
-            thread::scope(|scope| {
-                let acquire = scope.spawn(|| b.ok(&["acquire"]));
-                world.go();
-                assert_eq!(acquire.join().unwrap(), "2");
-            });
-        } else {
-            assert_eq!(b.ok(&["acquire"]), "2");
-        }
-        world.go();
-        wait_until("the push is over", || !world.path(&format!("/proc/{receive_pack}/exe")).exists());
-        let landed = world.server_ref("refs/heads/slow").is_some();
-        assert_eq!(landed, place.has_gate(), "without a gate, the barrier is up before the next holder works");
+        let next = Background::start(&mut b.fence(&["acquire"]));
+        slow.is_met_by(&next, || next.has_ended());
+        assert_eq!(slow.ends(), place.has_gate(), "the barrier is up before the next holder works");
+        assert_eq!(code_of(&next.end()), (0, "2\n".to_owned()));
         assert_eq!(record(&world, &place.engine().url)["barrier"], serde_json::Value::Null);
         assert_eq!(b.ok(&["push", "origin", "HEAD:main"]), "landed with token 2: refs/heads/main");
         witness::assert_fenced(&world);

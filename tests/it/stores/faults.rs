@@ -1,10 +1,8 @@
 //! Stores that do not answer, that let nobody in, or whose records or clocks are wrong.
 
-use super::{agent_at, everywhere, keep_in, record, record_name, witness};
+use super::{agent_at, everywhere, in_one_of, keep_in, only_where, record, record_name, witness};
 use crate::support::{
-    World,
     agents::{Agent, code_of},
-    any_git,
     engines::{Kind, PASSWORD, free_port},
     records::Records,
     runs::{Background, holding, take_over, wait_for},
@@ -56,12 +54,9 @@ fn engine_that_cannot_be_reached_is_never_taken_for_held() {
 /// The engine stops in the middle: the run ends with its lease, and nothing of it lands later.
 #[test]
 fn run_whose_engine_goes_silent_ends_with_its_lease() {
-    for kind in [Kind::Redis, Kind::Etcd] {
-        if kind.is_lacking() {
-            continue;
-        }
-        let engine = kind.own();
-        let world = World::bare(&any_git(), &[]);
+    only_where(in_one_of(&[Kind::Redis, Kind::Etcd]), |place| {
+        let engine = place.kind.own();
+        let world = place.world_at(&engine.url);
         let a = agent_at(&world, "a", &engine.url);
         let run = holding(&a, &["--ttl", "3s"], "true");
         engine.processes[0].signal("STOP");
@@ -69,24 +64,21 @@ fn run_whose_engine_goes_silent_ends_with_its_lease() {
         assert_eq!(ended.status.code(), Some(75), "{}", text(&ended.stderr));
         assert_eq!(a.status()["outcome"], "lost");
         engine.processes[0].signal("CONT");
-    }
+    });
 }
 
 #[test]
 fn wrong_password_is_denied_and_not_shown() {
-    for kind in [Kind::Postgres, Kind::Redis] {
-        if kind.is_lacking() {
-            continue;
-        }
-        let world = World::bare(&any_git(), &[]);
-        let a = agent_at(&world, "a", &kind.shared().url.replace(PASSWORD, "wrong-secret"));
+    only_where(in_one_of(&[Kind::Postgres, Kind::Redis]), |place| {
+        let world = place.world();
+        let a = agent_at(&world, "a", &place.engine().url.replace(PASSWORD, "wrong-secret"));
         let said = does_not_run(&a, 77, "denied");
         assert!(said.contains("no access to the store ") && !said.contains("wrong-secret"), "{said}");
         for args in [&["acquire", "--json"][..], &["push", "origin", "HEAD:main"]] {
             let (code, said) = a.code(args);
             assert_eq!((code, said.contains("wrong-secret")), (77, false), "{said}");
         }
-    }
+    });
 }
 
 #[test]
@@ -132,38 +124,39 @@ fn records_that_are_not_ours_are_left_alone() {
 /// Clocks decide who may try, never whose write counts.
 #[test]
 fn store_whose_clock_jumps_costs_work_and_never_correctness() {
-    let engine = Kind::Http.own();
-    let web = engine.web.as_ref().unwrap();
-    let world = World::bare(&any_git(), &[]);
-    witness::watch(&world, "");
-    let [a, b] = ["a", "b"].map(|name| agent_at(&world, name, &engine.url));
-    a.ok(&["acquire", "--ttl", "1h"]);
-    a.ok(&["push", "origin", "HEAD:main"]);
-    assert_eq!(b.code(&["acquire"]).0, 11);
-    web.set_ahead(7200);
-    assert_eq!(b.ok(&["acquire", "--ttl", "2s"]), "2");
-    let (code, said) = a.code(&["push", "origin", "HEAD:other"]);
-    assert_eq!(code, 75, "{said}");
-    assert_eq!(a.code(&["renew"]).0, 12);
-    // Now the stamp of the holder is in the future: it counts as long as it is renewed, and then by watching.
-    web.set_ahead(-7200);
-    assert_eq!(a.code(&["acquire", "--skew", "0s"]).0, 11);
-    b.ok(&["renew"]);
-    b.ok(&["push", "origin", "+HEAD:main"]);
-    web.set_ahead(-14400);
-    b.ok(&["push", "origin", "HEAD:other"]);
-    let done = world.path("done");
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            take_over(&a, &[], "git push -q origin +HEAD:main");
-            fs::write(&done, "").unwrap();
+    only_where(in_one_of(&[Kind::Http]), |place| {
+        let engine = Kind::Http.own();
+        let web = engine.web.as_ref().unwrap();
+        let world = place.world_at(&engine.url);
+        let [a, b] = ["a", "b"].map(|name| agent_at(&world, name, &engine.url));
+        a.ok(&["acquire", "--ttl", "1h"]);
+        a.ok(&["push", "origin", "HEAD:main"]);
+        assert_eq!(b.code(&["acquire"]).0, 11);
+        web.set_ahead(7200);
+        assert_eq!(b.ok(&["acquire", "--ttl", "2s"]), "2");
+        let (code, said) = a.code(&["push", "origin", "HEAD:other"]);
+        assert_eq!(code, 75, "{said}");
+        assert_eq!(a.code(&["renew"]).0, 12);
+        // Now the stamp of the holder is in the future: it counts as long as it is renewed, and then by watching.
+        web.set_ahead(-7200);
+        assert_eq!(a.code(&["acquire", "--skew", "0s"]).0, 11);
+        b.ok(&["renew"]);
+        b.ok(&["push", "origin", "+HEAD:main"]);
+        web.set_ahead(-14400);
+        b.ok(&["push", "origin", "HEAD:other"]);
+        let done = world.path("done");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                take_over(&a, &[], "git push -q origin +HEAD:main");
+                fs::write(&done, "").unwrap();
+            });
+            // Nobody renews it any more.
+            wait_until("it was taken over", || done.exists());
         });
-        // Nobody renews it any more.
-        wait_until("it was taken over", || done.exists());
+        assert_eq!(b.code(&["push", "origin", "HEAD:late"]).0, 75);
+        assert_eq!(world.server_ref("refs/heads/late"), None);
+        witness::assert_fenced(&world);
     });
-    assert_eq!(b.code(&["push", "origin", "HEAD:late"]).0, 75);
-    assert_eq!(world.server_ref("refs/heads/late"), None);
-    witness::assert_fenced(&world);
 }
 
 /// Stamps are in the time of the store, also those of a command that has not read anything before.
@@ -195,10 +188,7 @@ fn now() -> u64 {
 /// The password is nowhere but where it was set, and in the local state of the lease.
 #[test]
 fn password_of_the_store_is_shown_nowhere() {
-    everywhere(|place| {
-        if !place.engine().url.contains(PASSWORD) {
-            return;
-        }
+    only_where(in_one_of(&[Kind::Postgres, Kind::Redis]), |place| {
         let world = place.world();
         let [a, b] = place.agents(&world, ["a", "b"]);
         world.stall_update_of("slow");

@@ -1,6 +1,6 @@
 //! Answers that are lost between the client and the remote: what the client says is true, and the next push lands.
 
-use super::{agent_at, everywhere, without_a_gate, witness};
+use super::{agent_at, everywhere, on_its_way::stalled_push, witness};
 use crate::support::{
     World,
     agents::{Agent, code_of},
@@ -43,24 +43,21 @@ fn answer_that_the_remote_loses_is_settled_and_not_guessed() {
     });
 }
 
-/// The connection is cut while the server goes on slowly: the touch that settles the push comes first.
+/// The connection is cut while the server goes on slowly. The touch that settles the push comes first, or waits at the gate.
 #[test]
 fn push_whose_connection_was_cut_does_not_land_after_it_was_settled() {
-    without_a_gate(|place| {
+    everywhere(|place| {
         let world = place.world();
         let [a] = place.agents(&world, ["a"]);
         a.ok(&["acquire"]);
-        world.stall_update_of("slow");
-        let _go = world.go_in_the_end();
-        let push = Background::start(&mut a.fence(&["push", "origin", "HEAD:refs/heads/slow"]));
-        let receive_pack = world.pid_in("stalled");
+        let (push, slow) = stalled_push(place, &world, &a);
         signal(push.git_push(), "KILL");
+        slow.is_met_by(&push, || push.has_ended());
+        let landed = slow.ends();
         let (code, said) = code_of(&push.end());
-        world.go();
-        wait_until("the server has finished", || !world.path(&format!("/proc/{receive_pack}/exe")).exists());
-        assert!(!place.has_gate(), "a gate lets the touch wait, and the push lands");
-        assert_eq!(world.server_ref("refs/heads/slow"), None, "{said}");
-        assert_eq!((code, said.contains("did not land")), (1, true), "{said}");
+        assert_eq!(landed, place.has_gate(), "{said}");
+        assert_eq!((code, said.contains("did not land")), if landed { (0, false) } else { (1, true) }, "{said}");
+        assert_eq!(said.contains("landed with token 1: refs/heads/slow"), landed, "{said}");
         assert_eq!(a.ok(&["push", "origin", "HEAD:refs/heads/next"]), "landed with token 2: refs/heads/next");
         witness::assert_fenced(&world);
     });
@@ -197,4 +194,39 @@ fn plays_with(world: &World, a: &Agent<'_>, nth: i64, proxy: &Proxy, tokens: &mu
         }
     }
     cuts
+}
+
+/// Whatever the engine has done by then: whoever comes next gets its turn, and so does the client itself.
+#[test]
+fn client_killed_at_any_answer_of_the_engine_keeps_nobody_out() {
+    everywhere(|place| {
+        let engine = place.engine();
+        let proxy = Proxy::to(engine.port());
+        let world = place.world();
+        let [a, next] = ["a", "next"].map(|name| agent_at(&world, name, &engine.url_at(proxy.port())));
+        world.ok(a.git().args(["config", "fence.ttl", "1s"]));
+        for nth in 1.. {
+            world.ok(a.git().args(["commit", "-q", "--allow-empty", "-m", "more"]));
+            proxy.swallow_answer(nth);
+            let push = Background::start(&mut a.fence(&["push", "origin", "HEAD:refs/heads/main"]));
+            wait_until("it waits for the answer", || proxy.has_cut() || push.has_ended());
+            let is_killed = proxy.has_cut();
+            if is_killed {
+                signal(push.program("push"), "KILL");
+            }
+            let (code, said) = code_of(&push.end());
+            assert_eq!(code == 0, !is_killed, "answer {nth}: {said}");
+            proxy.cut_answer(0);
+            wait_until("the next one has its turn", || next.code(&["acquire", "--skew", "0s"]).0 == 0);
+            next.ok(&["push", "origin", &format!("HEAD:refs/heads/next{nth}")]);
+            next.ok(&["release"]);
+            if !is_killed {
+                assert!(nth > 4, "it was killed {nth} times");
+                break;
+            }
+        }
+        let here = world.ok(a.git().args(["rev-parse", "HEAD"]));
+        assert_eq!(world.server_ref("refs/heads/main"), Some(here));
+        witness::assert_fenced(&world);
+    });
 }

@@ -1,17 +1,23 @@
 //! Leases in a store: the journeys of leases, over every engine, with real processes.
 //!
-//! A journey is a function of a [`Place`], and [`everywhere`] plays it in all of them and prints a line: its row in the table of
-//! journeys and stores. What must hold in the remote, whatever happened, is in [`witness`].
+//! A journey is a function of a [`Place`], and [`everywhere`] plays it in all of them: a row in the [`table`] of journeys and
+//! stores. What must hold in the remote, whatever happened, is in [`witness`].
 
+mod by_hand;
 mod commands;
 mod ending;
 mod failover;
 mod faults;
+mod journeys;
 mod lost_answers;
 mod managing;
+mod on_its_way;
 mod one_place;
 mod pushes;
+mod restarts;
 mod revoking;
+mod slot;
+mod table;
 mod takeover;
 mod turns;
 mod witness;
@@ -23,11 +29,12 @@ use crate::support::{
     engines::{Engine, Kind},
     records::Records,
 };
-use std::{fs, io::Write as _, panic, thread};
+use std::{fs, panic, thread};
+use table::End;
 
 /// The remotes that the journeys are played with: without a gate, and with one that asks the store. Where a gate changes what
 /// is seen, the journeys ask [`Place::has_gate`].
-const REMOTES: [Remote; 2] = Remote::BOTH;
+const REMOTES: [Remote; 2] = [Remote::Bare, Remote::Gate];
 
 /// A store that keeps the leases, and a kind of remote.
 #[derive(Clone, Copy)]
@@ -42,6 +49,13 @@ impl Place {
         Kind::ALL.into_iter().flat_map(of).collect()
     }
 
+    /// From now on it does not ask it any more.
+    pub(crate) fn gate_asks_no_more(self, world: &World) {
+        for key in ["fence.store", "fence.resource"] {
+            world.ok(world.git("server.git").args(["config", "--unset-all", key]));
+        }
+    }
+
     pub(crate) fn engine(self) -> &'static Engine {
         self.kind.shared()
     }
@@ -50,15 +64,39 @@ impl Place {
         self.remote == Remote::Gate
     }
 
+    pub(crate) fn has_no_gate(self) -> bool {
+        !self.has_gate()
+    }
+
     /// A remote whose moves are recorded.
     pub(crate) fn world(self) -> World {
+        self.world_at(&self.engine().url)
+    }
+
+    /// The same, before the gate was told of the store.
+    pub(crate) fn world_before_a_store(self) -> World {
         let world = self.remote.world(&any_git());
-        if self.has_gate() {
-            world.configure("fence.store", &self.engine().url);
-            world.configure("fence.resource", record_name(&world).trim_end_matches("/repo"));
-        }
         witness::watch(&world, "");
         world
+    }
+
+    /// The same, with a store that other tests do not use.
+    pub(crate) fn world_at(self, url: &str) -> World {
+        let world = self.world_before_a_store();
+        self.gate_asks_at(&world, url);
+        world
+    }
+
+    /// From now on the gate, if there is one, asks the store.
+    pub(crate) fn gate_asks(self, world: &World) {
+        self.gate_asks_at(world, &self.engine().url);
+    }
+
+    fn gate_asks_at(self, world: &World, url: &str) {
+        if self.has_gate() {
+            world.configure("fence.store", url);
+            world.configure("fence.resource", record_name(world).trim_end_matches("/repo"));
+        }
     }
 
     /// A clone that keeps its leases in this store.
@@ -70,9 +108,15 @@ impl Place {
         names.map(|name| self.agent(world, name))
     }
 
-    fn name(self) -> String {
-        let gate = if self.has_gate() { "+gate" } else { "" };
-        format!("{}{gate}", self.kind.name())
+    /// Its column in the table.
+    fn title(self) -> String {
+        let name = match self.kind.name() {
+            "etcd" => "etcd".to_owned(),
+            "http" => "HTTP".to_owned(),
+            "postgres" => "PostgreSQL".to_owned(),
+            other => other[..1].to_uppercase() + &other[1..],
+        };
+        if self.has_gate() { name + " + gate" } else { name }
     }
 }
 
@@ -100,35 +144,40 @@ pub(crate) fn record(world: &World, url: &str) -> serde_json::Value {
     Records::at(url).record(&record_name(world))
 }
 
-/// Plays a journey in every place at the same time, and prints what came of it.
+/// Plays a journey in every place at the same time.
 #[track_caller]
-pub(crate) fn everywhere(play: impl Fn(Place) + Sync) {
-    play_in(Place::all(), play);
+pub(crate) fn everywhere<F: Fn(Place) + Sync>(play: F) {
+    only_where(|_| true, play);
 }
 
-/// The same where there is no gate: for what a gate does not let happen. With one, whoever moves the mark waits until a push
-/// on its way is over, and no lease is granted in the remote.
+/// The same in some of the places only: for what does not exist in others.
 #[track_caller]
-pub(crate) fn without_a_gate(play: impl Fn(Place) + Sync) {
-    play_in(Place::all().into_iter().filter(|place| !place.has_gate()).collect(), play);
-}
-
-#[track_caller]
-fn play_in(places: Vec<Place>, play: impl Fn(Place) + Sync) {
-    let journey = thread::current().name().unwrap_or_default().replace("stores::", "");
-    let (can, cannot): (Vec<Place>, Vec<Place>) = places.into_iter().partition(|place| !place.kind.is_lacking());
-    let ends: Vec<_> = thread::scope(|scope| {
-        let playing: Vec<_> = can.iter().map(|place| scope.spawn(|| play(*place))).collect();
-        playing.into_iter().map(thread::ScopedJoinHandle::join).collect()
+pub(crate) fn only_where<F: Fn(Place) + Sync>(is_there: impl Fn(Place) -> bool, play: F) {
+    let name = table::name_of(&play);
+    let ends = thread::scope(|scope| {
+        let start = |place: Place| match () {
+            () if !is_there(place) => Err(End::NotThere),
+            () if place.kind.is_lacking() => Err(End::Skipped),
+            () => Ok(scope.spawn({
+                let play = &play;
+                move || play(place)
+            })),
+        };
+        let started: Vec<_> = Place::all().into_iter().map(start).collect();
+        started.into_iter().map(|started| started.map(thread::ScopedJoinHandle::join)).collect::<Vec<_>>()
     });
-    let ended = can.iter().zip(&ends).map(|(place, end)| (place, if end.is_ok() { "ok" } else { "FAILED" }));
-    let row: Vec<String> = ended
-        .chain(cannot.iter().map(|place| (place, "skipped")))
-        .map(|(place, end)| format!("{} {end}", place.name()))
-        .collect();
-    // Bypasses the capture of the output of passing tests.
-    let _ = writeln!(std::io::stderr(), "journey {journey}: {}", row.join(", "));
-    if let Some(Err(cause)) = ends.into_iter().find(Result::is_err) {
+    let end = |end: &Result<thread::Result<()>, End>| match end {
+        Ok(Ok(())) => End::Ok,
+        Ok(Err(_)) => End::Failed,
+        Err(not_played) => *not_played,
+    };
+    table::add(name, ends.iter().map(end).collect());
+    if let Some(cause) = ends.into_iter().find_map(|end| end.ok()?.err()) {
         panic::resume_unwind(cause);
     }
+}
+
+/// The places with one of these engines.
+pub(crate) fn in_one_of(kinds: &[Kind]) -> impl Fn(Place) -> bool {
+    |place| kinds.contains(&place.kind)
 }

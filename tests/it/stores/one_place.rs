@@ -1,6 +1,6 @@
 //! One place per fence: whoever comes second is refused, and nothing is fenced twice.
 
-use super::{agent_at, everywhere, keep_in, record_name, without_a_gate, witness};
+use super::{Place, agent_at, everywhere, keep_in, only_where, record_name, witness};
 use crate::support::{
     World,
     agents::{Agent, code_of},
@@ -69,9 +69,10 @@ fn fence_whose_lease_beside_the_mark_was_deleted_goes_on() {
     });
 }
 
+/// In both orders.
 #[test]
 fn store_and_remote_never_keep_leases_of_one_fence_side_by_side() {
-    without_a_gate(|place| {
+    everywhere(|place| {
         let world = place.world();
         let remote = world.agent("remote");
         let [store] = place.agents(&world, ["store"]);
@@ -82,15 +83,40 @@ fn store_and_remote_never_keep_leases_of_one_fence_side_by_side() {
         store.ok(&["push", "origin", "HEAD:main"]);
         witness::assert_fenced(&world);
 
-        let world = place.world();
+        let world = place.world_before_a_store();
         let remote = world.agent("remote");
         let [store] = place.agents(&world, ["store"]);
         remote.ok(&["acquire"]);
         assert_kept_elsewhere(&store, "is kept in the remote 'origin' itself");
         remote.ok(&["release"]);
         assert_kept_elsewhere(&store, "is kept in the remote 'origin' itself");
+        remote.ok(&["push", "origin", "HEAD:main"]);
         assert_eq!(world.server_ref("refs/fence/repo/mark"), None);
         assert_eq!(Records::at(&place.engine().url).body(&record_name(&world)), None, "nothing was granted there");
+    });
+}
+
+/// A gate that asks the store grants no lease itself, also if nobody has taken one yet.
+#[test]
+fn gate_that_asks_the_store_grants_no_lease_in_the_remote() {
+    only_where(Place::has_gate, |place| {
+        let world = place.world();
+        let remote = world.agent("remote");
+        for args in [&["acquire"][..], &["push", "origin", "HEAD:main"]] {
+            let (code, outcome, said) = outcome(&remote, args);
+            assert_eq!((code, outcome.as_str()), (1, "refused"), "{said}");
+            assert!(said.contains("the leases of this fence are kept in '"), "{said}");
+        }
+        assert_eq!((world.server_ref("refs/heads/main"), world.server_ref("refs/fence/repo/lease")), (None, None));
+        // The remote comes first, and is told of the store afterwards: the lease that is held goes on, and no new one begins.
+        let world = place.world_before_a_store();
+        let remote = world.agent("remote");
+        remote.ok(&["acquire"]);
+        place.gate_asks(&world);
+        assert_ne!(remote.code(&["push", "origin", "HEAD:main"]).0, 0);
+        remote.ok(&["release"]);
+        assert_ne!(remote.code(&["acquire"]).0, 0);
+        assert_eq!(world.server_ref("refs/heads/main"), None);
     });
 }
 
@@ -119,12 +145,15 @@ fn two_stores_or_two_names_are_two_places() {
 /// Both begin at the same moment, twenty times: exactly one place keeps the leases, and the other one is refused.
 #[test]
 fn of_two_places_that_begin_at_once_one_is_refused() {
-    without_a_gate(|place| {
+    everywhere(|place| {
         let world = place.world();
         let [store] = place.agents(&world, ["store"]);
         let (remote, other) = (world.agent("remote"), agent_at(&world, "other", &Kind::Http.shared().url));
         for round in 0..20 {
             let fence = format!("f{round}");
+            if place.has_gate() {
+                world.configure(&format!("fence.{fence}.refs"), &format!("refs/heads/{fence}"));
+            }
             // A rival in the remote, or in another store where this one is not that.
             let rival = if round % 2 == 0 || place.kind == Kind::Http { &remote } else { &other };
             let ended = thread::scope(|scope| {
@@ -136,11 +165,16 @@ fn of_two_places_that_begin_at_once_one_is_refused() {
             });
             let won = ended.iter().position(|(code, ..)| *code == 0).unwrap_or_else(|| panic!("{ended:?}"));
             let (code, outcome, said) = &ended[1 - won];
-            assert_eq!((*code, outcome.as_str()), (2, "kept-elsewhere"), "{said}");
+            // A gate that asks the store refuses leases in the remote itself.
+            let by_gate = place.has_gate() && won == 0 && (*code, outcome.as_str()) == (1, "refused");
+            assert!(by_gate || (*code, outcome.as_str()) == (2, "kept-elsewhere"), "{code}: {said}");
             assert_one_place(&world, &fence, won == 0 || !std::ptr::eq(rival, &raw const remote));
             let agent = if won == 0 { &store } else { rival };
             let branch = format!("HEAD:refs/heads/{fence}");
-            agent.ok(&["push", "--fence", &fence, "origin", &branch]);
+            let (code, said) = agent.code(&["push", "--fence", &fence, "origin", &branch]);
+            // What was granted in a store that the gate does not know writes nothing.
+            let is_unknown = place.has_gate() && won == 1;
+            assert_eq!((code, said.contains("has no record")), (i32::from(is_unknown), is_unknown), "{said}");
         }
     });
 }

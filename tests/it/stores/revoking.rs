@@ -1,7 +1,11 @@
 //! Taking a live lease away.
 
-use super::{everywhere, record, without_a_gate, witness};
-use crate::support::{World, agents::Agent, runs::Background, text, wait_until};
+use super::{everywhere, on_its_way::stalled_push, record, witness};
+use crate::support::{
+    agents::{Agent, code_of},
+    runs::Background,
+    text, wait_until,
+};
 
 /// From now on the clone cannot reach the remote.
 fn cut_off(agent: &Agent<'_>, is_off: bool) {
@@ -9,13 +13,6 @@ fn cut_off(agent: &Agent<'_>, is_off: bool) {
         let change: &[&str] = if is_off { &["config", key, "false"] } else { &["config", "--unset", key] };
         agent.world.ok(agent.git().args(change));
     }
-}
-
-/// A push of the holder that is on its way, until the world lets it go on.
-fn stalled_push(world: &World, holder: &Agent<'_>) -> (Background, u32) {
-    world.stall_update_of("slow");
-    let push = Background::start(&mut holder.fence(&["push", "origin", "HEAD:refs/heads/slow"]));
-    (push, world.pid_in("stalled"))
 }
 
 #[test]
@@ -42,18 +39,20 @@ fn holder_whose_lease_was_revoked_is_refused_at_once() {
 
 #[test]
 fn revocation_stops_a_push_that_is_on_its_way() {
-    without_a_gate(|place| {
+    everywhere(|place| {
         let world = place.world();
         let [a, b] = place.agents(&world, ["a", "b"]);
         a.ok(&["acquire"]);
-        let _go = world.go_in_the_end();
-        let (push, _) = stalled_push(&world, &a);
-        let (code, said) = b.code(&["revoke", "--reason", "it hangs"]);
+        let (push, slow) = stalled_push(place, &world, &a);
+        let revocation = Background::start(&mut b.fence(&["revoke", "--reason", "it hangs"]));
+        slow.is_met_by(&revocation, || revocation.has_ended());
+        assert_eq!(slow.ends(), place.has_gate());
+        let (code, said) = code_of(&revocation.end());
         assert_eq!((code, said.contains("may still land")), (0, false), "{said}");
-        world.go();
-        let ended = push.end();
-        assert_eq!(ended.status.code(), Some(75), "{}", text(&ended.stderr));
-        assert_eq!(world.server_ref("refs/heads/slow"), None);
+        let (code, said) = code_of(&push.end());
+        assert_eq!(code, if place.has_gate() { 0 } else { 75 }, "{said}");
+        assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 75);
+        assert_eq!(b.ok(&["push", "origin", "HEAD:main"]), "landed with token 3: refs/heads/main");
         witness::assert_fenced(&world);
     });
 }
@@ -61,30 +60,31 @@ fn revocation_stops_a_push_that_is_on_its_way() {
 /// It says so, and the next holder puts up the barrier.
 #[test]
 fn revocation_without_the_remote_says_that_a_push_may_still_land() {
-    without_a_gate(|place| {
+    everywhere(|place| {
         for lands_first in [true, false] {
             let world = place.world();
             let [a, b, c] = place.agents(&world, ["a", "b", "c"]);
             a.ok(&["acquire"]);
-            let _go = world.go_in_the_end();
-            let (push, receive_pack) = stalled_push(&world, &a);
+            let (push, slow) = stalled_push(place, &world, &a);
             cut_off(&b, true);
             let (code, said) = b.code(&["revoke", "--reason", "it hangs"]);
             assert_eq!(code, 0, "{said}");
             assert!(said.contains("revoked in the store; a push in flight may still land: cannot reach"), "{said}");
             assert_eq!(a.code(&["renew"]).0, 12, "the store knows");
             assert_eq!(record(&world, &place.engine().url)["barrier"], 2);
-            if lands_first {
-                world.go();
-                wait_until("it has landed", || world.server_ref("refs/heads/slow").is_some());
-            }
             cut_off(&b, false);
-            assert_eq!(c.ok(&["acquire"]), "3");
-            world.go();
-            wait_until("the push is over", || !world.path(&format!("/proc/{receive_pack}/exe")).exists());
-            let ended = push.end();
-            assert_eq!(world.server_ref("refs/heads/slow").is_some(), lands_first, "{}", text(&ended.stderr));
-            assert_eq!(ended.status.code(), Some(if lands_first { 0 } else { 75 }), "{}", text(&ended.stderr));
+            let landed = lands_first || place.has_gate();
+            if lands_first {
+                assert!(slow.ends());
+            }
+            let next = Background::start(&mut c.fence(&["acquire"]));
+            if !lands_first {
+                slow.is_met_by(&next, || next.has_ended());
+                assert_eq!(slow.ends(), landed);
+            }
+            assert_eq!(code_of(&next.end()), (0, "3\n".to_owned()));
+            let (code, said) = code_of(&push.end());
+            assert_eq!(code, if landed { 0 } else { 75 }, "{said}");
             assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 75);
             assert_eq!(c.ok(&["push", "origin", "HEAD:main"]), "landed with token 3: refs/heads/main");
             witness::assert_fenced(&world);
@@ -100,7 +100,7 @@ fn run_whose_lease_was_revoked_ends_its_command() {
         let [a, b] = place.agents(&world, ["a", "b"]);
         let inside = world.path("inside");
         let script = format!("echo >{}; exec sleep 1000", inside.display());
-        let run = Background::start(&mut a.run(&["--ttl", "3s"], &script));
+        let run = Background::start(&mut a.run(&["--ttl", "9s"], &script));
         wait_until("it runs", || inside.exists());
         b.ok(&["revoke", "--owner", "boss", "--reason", "enough"]);
         let ended = run.end();

@@ -1,10 +1,9 @@
 //! A holder that slept past its lease, and its successor.
 
-use super::{Place, everywhere, record, without_a_gate, witness};
+use super::{Place, everywhere, on_its_way::on_its_way, record, witness};
 use crate::support::{
     World,
-    agents::Agent,
-    runs::{Background, Frozen, go, heads, holding, take_over, word},
+    runs::{Background, Frozen, go, heads, holding, take_over, taking_over, wait_for, word},
     text, wait_until,
 };
 use std::fs;
@@ -58,70 +57,68 @@ fn holder_that_slept_past_its_lease_is_refused_by_the_remote() {
     });
 }
 
+/// A command of the first holder that pushes 'slow' when it may go on, and writes down what came of it.
+fn pushes_slow(world: &World) -> String {
+    let said = world.path("said").display().to_string();
+    format!("git fence push origin +HEAD:refs/heads/slow >{said} 2>&1; echo code $? >>{said}")
+}
+
+/// What the first holder, which wakes up, was told of its run and of its push: with a gate, that has landed before.
+#[track_caller]
+fn assert_told(place: Place, world: &World, Overtaken { run, frozen }: Overtaken) {
+    let said = || fs::read_to_string(world.path("said")).unwrap_or_default();
+    wait_until("the push was told", || said().contains("code "));
+    frozen.thaw();
+    let (ended, said) = (run.end(), said());
+    assert_eq!(ended.status.code(), Some(75), "{}\n{said}", text(&ended.stderr));
+    let (words, code) = if place.has_gate() { ("landed with token 1", 0) } else { ("'next' h", 75) };
+    assert!(said.contains(words) && said.contains(&format!("code {code}")), "{said}");
+}
+
 /// The server is slow to move the refs of the first holder, and meanwhile the lease moves on.
 #[test]
 fn holder_frozen_inside_its_push_does_not_land_after_its_successor() {
-    without_a_gate(|place| {
+    everywhere(|place| {
         let world = place.world();
         let [zombie, next] = place.agents(&world, ["zombie", "next"]);
-        world.stall_update_of("slow");
-        let _go = world.go_in_the_end();
-        let said = world.path("said").display().to_string();
-        let rest = format!("git fence push origin +HEAD:refs/heads/slow >{said} 2>&1; echo code $? >>{said}");
-        let run = holding(&zombie, &["--ttl", "2s"], &rest);
-        go(&world);
-        world.pid_in("stalled");
-        let frozen = run.freeze();
-        overtakes(place, &next);
-        world.go();
-        frozen.thaw();
-        let ended = run.end();
-        let said = fs::read_to_string(&said).unwrap_or_default();
-        assert_eq!(ended.status.code(), Some(75), "{}\n{said}", text(&ended.stderr));
-        assert_eq!(world.server_ref("refs/heads/slow"), None, "{said}");
-        assert_eq!(witness::tokens(&world), [2]);
+        let run = holding(&zombie, &["--ttl", "2s"], &pushes_slow(&world));
+        let ((), slow) = on_its_way(place, &world, || go(&world));
+        let overtaken = Overtaken { frozen: run.freeze(), run };
+        let pushes = "git fence push origin +HEAD:refs/heads/main";
+        let successor = Background::start(&mut taking_over(&next, &["--ttl", "60s"], pushes));
+        slow.is_met_by(&successor, || world.server_ref("refs/heads/main").is_some());
+        assert_eq!(slow.ends(), place.has_gate());
+        let ended = successor.end();
+        assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
+        assert_told(place, &world, overtaken);
+        assert_eq!(witness::tokens(&world), if place.has_gate() { vec![1, 2] } else { vec![2] });
         witness::assert_fenced(&world);
     });
 }
 
-/// With a gate the successor would wait until the stalled push is over.
-fn overtakes(place: Place, next: &Agent<'_>) {
-    assert!(!place.has_gate(), "let the stalled push continue while the successor waits");
-    take_over(next, &["--ttl", "60s"], "git fence push origin +HEAD:refs/heads/main");
-}
-
-/// The successor has not written yet: the barrier alone stops the push that is on its way.
+/// The successor has not written yet. What it reads is what its work is based on: nothing may move after that but by its own
+/// pushes.
 #[test]
 fn push_on_its_way_is_stopped_before_the_successor_works() {
-    without_a_gate(|place| {
+    everywhere(|place| {
         let world = place.world();
         let [zombie, next] = place.agents(&world, ["zombie", "next"]);
-        world.stall_update_of("slow");
-        let _go = world.go_in_the_end();
-        let said = world.path("said").display().to_string();
-        let rest = format!("git fence push origin +HEAD:refs/heads/slow >{said} 2>&1; echo code $? >>{said}");
-        let run = holding(&zombie, &["--ttl", "2s"], &rest);
-        go(&world);
-        let receive_pack = world.pid_in("stalled");
-        let frozen = run.freeze();
-        // What it reads is what its work is based on: nothing may move after that but its own pushes.
-        let reads = format!("git ls-remote -q origin refs/heads/slow >{}", world.path("read").display());
-        let waits = format!("until [ -e {} ]; do sleep 0.02; done", world.path("over").display());
-        let pushes = "git fence push origin +HEAD:refs/heads/main";
-        std::thread::scope(|scope| {
-            let successor = scope.spawn(|| take_over(&next, &["--ttl", "60s"], &format!("{reads}; {waits}; {pushes}")));
-            wait_until("the successor has read", || world.path("read").exists() || successor.is_finished());
-            world.go();
-            wait_until("the push is over", || !world.path(&format!("/proc/{receive_pack}/exe")).exists());
-            let landed = world.server_ref("refs/heads/slow");
-            fs::write(world.path("over"), "").unwrap();
-            assert_eq!(landed, None, "it landed under the successor");
-        });
-        frozen.thaw();
-        let ended = run.end();
-        let said = fs::read_to_string(&said).unwrap_or_default();
-        assert_eq!(ended.status.code(), Some(75), "{}\n{said}", text(&ended.stderr));
-        assert!(said.contains("code 75"), "{said}");
+        let run = holding(&zombie, &["--ttl", "2s"], &pushes_slow(&world));
+        let ((), slow) = on_its_way(place, &world, || go(&world));
+        let overtaken = Overtaken { frozen: run.freeze(), run };
+        let (read, over) = (world.path("read"), world.path("over"));
+        let reads = format!("git ls-remote -q origin refs/heads/slow >{0}.new; mv {0}.new {0}", read.display());
+        let works = format!("{reads}\n{}\ngit fence push origin +HEAD:refs/heads/main", wait_for(&over));
+        let successor = Background::start(&mut taking_over(&next, &["--ttl", "60s"], &works));
+        slow.is_met_by(&successor, || read.exists());
+        let landed = slow.ends();
+        wait_until("the successor has read", || read.exists());
+        fs::write(over, "").unwrap();
+        let saw = !fs::read_to_string(&read).unwrap().is_empty();
+        assert_eq!((saw, landed), (place.has_gate(), place.has_gate()), "nothing lands that it has not seen");
+        let ended = successor.end();
+        assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
+        assert_told(place, &world, overtaken);
         witness::assert_fenced(&world);
     });
 }

@@ -223,13 +223,7 @@ impl World {
     }
 
     /// Lets a stalled push continue when this is dropped, so that a failing test does not hang.
-    pub(crate) fn go_in_the_end(&self) -> impl Drop + use<> {
-        struct GoOnDrop(PathBuf);
-        impl Drop for GoOnDrop {
-            fn drop(&mut self) {
-                let _ = fs::write(&self.0, "");
-            }
-        }
+    pub(crate) fn go_in_the_end(&self) -> GoOnDrop {
         GoOnDrop(self.server().join("go"))
     }
 
@@ -374,6 +368,16 @@ impl World {
         settled.sort_unstable();
         assert!(settled.windows(2).all(|two| two[0] < two[1]), "settled twice: {settled:?}");
         assert!(settled.iter().all(|push| accepted.contains(push)));
+    }
+}
+
+/// Lets a stalled push continue when this is dropped.
+#[must_use = "it goes on at once"]
+pub(crate) struct GoOnDrop(PathBuf);
+
+impl Drop for GoOnDrop {
+    fn drop(&mut self) {
+        let _ = fs::write(&self.0, "");
     }
 }
 

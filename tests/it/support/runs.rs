@@ -56,6 +56,18 @@ impl Background {
         self.tree().into_iter().find(is_it).expect("git pushes")
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        !Path::new(&format!("/proc/{}/exe", self.0.as_ref().unwrap().id())).exists()
+    }
+
+    /// Whether it moves the mark of the fence 'repo', alone or not, and the gate of a remote on this machine has not let it
+    /// through yet.
+    pub(crate) fn is_at_the_gate(&self) -> bool {
+        let arguments = self.arguments();
+        arguments.contains(":refs/fence/repo/mark") && arguments.contains("git-fence-hook pre-receive")
+    }
+
     /// Stops the run and the keeper of its command, so that nobody renews the lease.
     pub(crate) fn freeze(&self) -> Frozen {
         let frozen = Frozen([self.pid(), keeper_below(self.pid())]);
@@ -134,10 +146,14 @@ pub(crate) fn heads(world: &World) -> String {
     world.ok(world.git("server.git").args(["for-each-ref", "--format=%(refname) %(objectname)", "refs/heads"]))
 }
 
+/// A run that waits until `agent` gets the lease.
+pub(crate) fn taking_over(agent: &Agent<'_>, options: &[&str], script: &str) -> Command {
+    agent.run(&[&["--if-held", "wait", "--wait", "2m", "--skew", "0s"], options].concat(), script)
+}
+
 /// Waits until `agent` gets the lease, and runs `script`.
 pub(crate) fn take_over(agent: &Agent<'_>, options: &[&str], script: &str) {
-    let options = [&["--if-held", "wait", "--wait", "2m", "--skew", "0s"], options].concat();
-    let ran = agent.run(&options, script).output().unwrap();
+    let ran = taking_over(agent, options, script).output().unwrap();
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     assert_eq!(agent.status()["outcome"], "ran", "{}", text(&ran.stderr));
 }

@@ -19,7 +19,9 @@ use crate::{
         verdict::{Admission, Objection},
     },
 };
-use git_fence_core::{Decision, Event, FenceName, Ground, InFlight, Place, PushId, Reject, State, Token, View};
+use git_fence_core::{
+    Decision, Event, FenceName, Ground, InFlight, Mark, Place, PushId, Reject, State, Token, View, moved_marks,
+};
 use git_fence_system::process::ProcessHandle;
 use std::time::{Duration, Instant};
 
@@ -163,7 +165,8 @@ impl Gate<'_> {
         }))
     }
 
-    /// Whether this push has a newer token than `flight`, or takes over the lease that `flight` was pushed under.
+    /// Whether this push has a newer token than `flight`, takes over the lease that `flight` was pushed under, or raises the
+    /// mark so far that the token of `flight` would be stale.
     fn is_newer_than(&self, flight: &InFlight, fence: &FenceName, state: &State) -> bool {
         let own = self.token_for(fence).or_else(|| self.token_asked_for(fence));
         let asked = self.claims.iter().find(|claim| claim.rules.fence == *fence).and_then(|claim| claim.lease);
@@ -171,7 +174,15 @@ impl Gate<'_> {
             state.leases.get(fence).zip(asked).is_some_and(|(standing, asked)| {
                 flight.is_succeeded(standing, asked, &clock::stamp(&self.arrival.here))
             });
-        newest_of(flight, fence) < own || takes_over
+        newest_of(flight, fence) < own || takes_over || self.raises_mark_above(flight, fence, state)
+    }
+
+    /// Whether this push is the barrier of a lease in a store that has overtaken the one that `flight` was pushed under.
+    fn raises_mark_above(&self, flight: &InFlight, fence: &FenceName, state: &State) -> bool {
+        let newest = newest_of(flight, fence).map(Mark::from);
+        let moved = moved_marks(state, &self.claims, &clock::stamp(&self.arrival.here));
+        let mut raised = moved.iter().filter(|change| change.fence == *fence).map(|change| change.raises_to);
+        raised.any(|raised| raised > Mark::default() && newest.is_none_or(|newest| newest <= raised))
     }
 
     /// Why this push stops waiting: it would wait for its own parent, or its time is up.
@@ -224,8 +235,11 @@ pub(super) fn operator_is_waiting(store: &mut Store, here: &Place, fences: &[&Fe
     store.turns().iter().any(|turn| fences.contains(&&turn.fence))
 }
 
-/// The newest token of `flight`: a takeover carries none, but its lease's token is newer than that of the previous holder.
+/// The newest token of `flight`: a takeover carries none, but its lease's token, or the mark that it raises, is newer than that of
+/// the previous holder.
 fn newest_of(flight: &InFlight, fence: &FenceName) -> Option<Token> {
     let leases = flight.leases.iter().filter(|change| change.fence == *fence);
-    leases.map(|change| change.standing.lease.token).chain(flight.token_for(fence)).max()
+    let marks = flight.marks.iter().filter(|change| change.fence == *fence);
+    let of_marks = marks.filter_map(|change| Token::try_from(change.raises_to.get()).ok());
+    leases.map(|change| change.standing.lease.token).chain(of_marks).chain(flight.token_for(fence)).max()
 }

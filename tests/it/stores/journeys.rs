@@ -102,6 +102,7 @@ pub(super) const JOURNEYS: &[(&str, &[&str])] = &[
             "managing::leases_move_into_the_store_and_back",
             "managing::leases_stay_where_the_gate_grants_them",
             "managing::mark_is_put_back_from_what_the_store_knows",
+            "managing::store_is_renamed_where_it_is",
         ],
     ),
     (
@@ -111,6 +112,7 @@ pub(super) const JOURNEYS: &[(&str, &[&str])] = &[
             "restarts::tokens_only_grow_over_a_restart_of_postgres",
             "restarts::tokens_only_grow_when_the_leader_of_etcd_is_killed",
             "restarts::tokens_only_grow_when_the_leader_of_etcd_sleeps_and_wakes_up",
+            "restarts::tokens_only_grow_when_the_leader_of_etcd_is_cut_off",
             "failover::old_holder_that_a_failover_made_current_again_writes_nothing",
             "failover::of_two_holders_of_the_same_number_one_writes",
         ],

@@ -5,6 +5,7 @@ use crate::support::{
     World,
     agents::Agent,
     engines::{Engine, Kind, Lives},
+    partition::Network,
     runs::{go, holding},
     text, wait_until,
 };
@@ -84,15 +85,23 @@ fn status_of(host: &str) -> Option<serde_json::Value> {
 
 /// The number of the leader among the nodes.
 fn leader(cluster: &Engine) -> usize {
-    let hosts: Vec<&str> = cluster.url.trim_start_matches("etcd://").split(',').collect();
+    leader_of(cluster, |_| true)
+}
+
+/// The same, among some of them.
+fn leader_of(cluster: &Engine, counts: impl Fn(usize) -> bool) -> usize {
     let mut found = None;
     wait_until("there is a leader", || {
-        found = hosts
-            .iter()
-            .position(|host| status_of(host).is_some_and(|status| status["leader"] == status["header"]["member_id"]));
+        let leads =
+            |host: &&str| status_of(host).is_some_and(|status| status["leader"] == status["header"]["member_id"]);
+        found = hosts(cluster).into_iter().enumerate().filter(|(n, _)| counts(*n)).find(|(_, host)| leads(host));
         found.is_some()
     });
-    found.unwrap()
+    found.unwrap().0
+}
+
+fn hosts(cluster: &Engine) -> Vec<&str> {
+    cluster.url.trim_start_matches("etcd://").split(',').collect()
 }
 
 fn cluster() -> Engine {
@@ -127,6 +136,29 @@ fn tokens_only_grow_when_the_leader_of_etcd_sleeps_and_wakes_up() {
             cluster.processes[leads].signal("STOP");
             wait_until("more have begun", || begun.load(Ordering::SeqCst) >= 32);
             cluster.processes[leads].signal("CONT");
+        });
+        assert_truth(&world, &told, 4);
+    });
+}
+
+/// The others elect a new leader, while the old one still answers whoever asks it.
+#[test]
+fn tokens_only_grow_when_the_leader_of_etcd_is_cut_off() {
+    only_where(in_one_of(&[Kind::Etcd]), |place| {
+        let network = Network::default();
+        let cluster = Engine::etcd_with_peers_at(3, Lives::InOneTest, |port| network.relay(port));
+        cluster.wait_until_it_answers();
+        let (world, leads) = (place.world_at(&cluster.url), leader(&cluster));
+        let told = many_runs(&world, &cluster.url, 4, 12, |begun| {
+            let enough = |n| wait_until("enough have begun", || begun.load(Ordering::SeqCst) >= n);
+            enough(12);
+            let status = status_of(hosts(&cluster)[leads]).unwrap();
+            network.cut_off(leads, status["header"]["member_id"].as_str().unwrap().parse().unwrap());
+            leader_of(&cluster, |n| n != leads);
+            enough(32);
+            let left_alone = status_of(hosts(&cluster)[leads]).unwrap();
+            assert!(left_alone["leader"].is_null(), "it still has a leader: {left_alone}");
+            network.heal();
         });
         assert_truth(&world, &told, 4);
     });

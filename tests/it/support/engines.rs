@@ -126,22 +126,32 @@ impl Directory {
 impl Engine {
     /// One node, or a cluster.
     pub(crate) fn etcd(nodes: usize, lives: Lives) -> Engine {
+        Engine::etcd_with_peers_at(nodes, lives, |peer| peer)
+    }
+
+    /// The same, with nodes that reach each other at other ports: `at` says where somebody passes on what is for a port.
+    pub(crate) fn etcd_with_peers_at(nodes: usize, lives: Lives, at: impl Fn(u16) -> u16) -> Engine {
         let dir = Directory::new(lives);
-        let ports: Vec<[String; 2]> =
-            (0..nodes).map(|_| [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"))).collect();
-        let peers: Vec<String> = ports.iter().enumerate().map(|(n, [_, peer])| format!("n{n}={peer}")).collect();
-        let processes = ports.iter().enumerate().map(|(n, [client, peer])| {
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let ports: Vec<[String; 3]> = (0..nodes)
+            .map(|_| {
+                let peer = free_port();
+                [free_port(), peer, at(peer)].map(url)
+            })
+            .collect();
+        let peers: Vec<String> = ports.iter().enumerate().map(|(n, [_, _, known])| format!("n{n}={known}")).collect();
+        let processes = ports.iter().enumerate().map(|(n, [client, peer, known])| {
             let mut etcd = tied(Path::new("etcd"), None);
             etcd.args(["--name", &format!("n{n}"), "--data-dir"]).arg(dir.path.join(format!("n{n}")));
             etcd.args(["--listen-client-urls", client, "--advertise-client-urls", client]);
-            etcd.args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]);
+            etcd.args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", known]);
             etcd.args(["--initial-cluster", &peers.join(","), "--logger", "zap", "--log-outputs", "/dev/null"]);
             // These machines sync files slowly.
             etcd.args(["--heartbeat-interval", "100", "--election-timeout", "1000"]);
             Guarded::start(&etcd, "KILL", dir.for_guard())
         });
         let processes = processes.collect();
-        let hosts: Vec<&str> = ports.iter().map(|[client, _]| client.trim_start_matches("http://")).collect();
+        let hosts: Vec<&str> = ports.iter().map(|[client, ..]| client.trim_start_matches("http://")).collect();
         Engine { url: format!("etcd://{}", hosts.join(",")), processes, web: None, dir }
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod guarded;
 pub(crate) mod hosts;
 pub(crate) mod lease;
 pub(crate) mod needs;
+pub(crate) mod partition;
 pub(crate) mod proxy;
 pub(crate) mod raw;
 pub(crate) mod records;

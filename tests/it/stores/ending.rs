@@ -115,7 +115,7 @@ fn progress_is_sent_with_the_heartbeat() {
         let world = place.world();
         let [agent] = place.agents(&world, ["a"]);
         let rest = format!("git fence progress 'page 3 of 9'\n{}", wait_for(&world.path("seen")));
-        let run = holding(&agent, &["--ttl", "3s", "--stall-after", "5m"], &rest);
+        let run = holding(&agent, &["--ttl", "15s", "--stall-after", "5m"], &rest);
         go(&world);
         wait_until("the beat shows the progress", || {
             record(&world, &place.engine().url)["beat"]["progress"] == "page 3 of 9"

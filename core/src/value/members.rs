@@ -248,7 +248,7 @@ mod tests {
                 prop_assert!(component.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'%' | b'=')));
                 prop_assert_eq!(FenceName::in_component(component.as_bytes()), Some(name.clone()));
                 prop_assert_eq!(FenceName::read(name.as_str().as_bytes()), Ok(name.clone()));
-                prop_assert_eq!(FenceName::try_from(String::from(name.clone())), Ok(name.clone()));
+                prop_assert_eq!(FenceName::try_from(String::from(name.clone())), Ok(name));
                 if let Ok(second) = family.member(&other) {
                     prop_assert_eq!(second.component() == component, member == other);
                 }

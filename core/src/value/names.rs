@@ -114,6 +114,20 @@ impl RefName {
         self.0.len() > 4096
     }
 
+    /// Whether git allows it for a ref below `refs/` (`git check-ref-format`).
+    pub fn is_valid(&self) -> bool {
+        let name = &self.0[..];
+        let holds = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
+        let is_component = |part: &[u8]| !part.is_empty() && !part.starts_with(b".") && !part.ends_with(b".lock");
+        name.starts_with(b"refs/")
+            && !self.is_too_long()
+            && !name.ends_with(b".")
+            && !holds(b"..")
+            && !holds(b"@{")
+            && !name.iter().any(|b| b.is_ascii_control() || b" ~^:?*[\\".contains(b))
+            && name.split(|b| *b == b'/').all(is_component)
+    }
+
     /// Whether the ref is in the namespace of leases, `refs/fence/…`, which no fence guards. That includes
     /// `refs/fence` itself: a ref of that name would leave no room for leases.
     pub fn is_lease(&self) -> bool {
@@ -162,6 +176,30 @@ mod tests {
             assert!(FenceName::parse(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(FenceName::parse(b"\xff").is_err());
+    }
+
+    #[test]
+    fn names_are_valid_as_git_says() {
+        for good in ["refs/heads/x", "refs/heads/a.b", "refs/heads/@", "refs/x", "refs/heads/-a", "refs/heads/\u{e4}"] {
+            assert!(RefName::new(good).is_valid(), "{good}");
+        }
+        for bad in [
+            "heads/x",
+            "refs/",
+            "refs/heads/",
+            "refs//x",
+            "refs/heads/.x",
+            "refs/heads/x.lock",
+            "refs/x.lock/y",
+            "refs/heads/a..b",
+            "refs/heads/x.",
+            "refs/heads/a@{b",
+            "refs/heads/a b",
+            "refs/heads/a\x7f",
+        ] {
+            assert!(!RefName::new(bad).is_valid(), "{bad}");
+        }
+        assert!(RefName::new(*b"refs/heads/\xff").is_valid());
     }
 
     #[test]

@@ -24,8 +24,9 @@ use crate::{
     },
     repository::{Repository, settings},
 };
-use git_fence_core::{Event, FenceName, Mark, Place, Settings, View, Who, text};
+use git_fence_core::{Event, FenceName, Mark, Place, Rules, Settings, View, Who, text};
 use std::{
+    borrow::Cow,
     io::{self, Write as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -101,11 +102,14 @@ impl Operator {
     fn fence(&self, name: &str) -> Result<FenceName, CommandError> {
         let unknown =
             |why: String| CommandError::Other { what: why, hint: "list the fences:  git-fence-hook status".to_owned() };
-        let fence = FenceName::parse(name.as_bytes()).map_err(|e| unknown(e.to_string()))?;
-        match self.settings.rules(&fence) {
-            Some(_) => Ok(fence),
-            None => Err(unknown(format!("this repository has no fence '{fence}'"))),
-        }
+        let fence = FenceName::read(name.as_bytes()).map_err(|e| unknown(e.to_string()))?;
+        self.settings.fence_called(&fence).map_err(|e| unknown(e.to_string()))?;
+        Ok(fence)
+    }
+
+    /// The rules of a fence that has been accepted.
+    pub(crate) fn rules(&self, fence: &FenceName) -> Rules {
+        self.settings.rules(fence).map_or_else(Rules::for_repo, Cow::into_owned)
     }
 }
 

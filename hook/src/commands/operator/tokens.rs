@@ -40,7 +40,7 @@ pub(crate) fn describe_kind(kind: Option<TokenKind>) -> &'static str {
 pub(crate) fn run(wanted: KindArg, order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let tokens = TokenKind::from(wanted);
-    let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
+    let rules = operator.rules(&fence);
     check_settings(&rules, tokens)?;
     let mut store = operator.lock_when_free(&fence)?;
     let before = store.state().fence(&fence).kind(&rules);

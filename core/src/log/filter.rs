@@ -33,10 +33,8 @@ impl Filter {
     /// Fence and token must belong together: a push may carry tokens for several fences.
     fn matches_stake(&self, event: &Event) -> bool {
         let wanted = |fence: Option<&FenceName>, token: Option<Token>| {
-            let is_wanted = |wanted: &FenceName| {
-                fence.is_some_and(|fence| fence == wanted || (fence.is_member() && fence.configured() == *wanted))
-            };
-            self.fence.as_ref().is_none_or(is_wanted) && self.token.is_none_or(|wanted| token == Some(wanted))
+            self.fence.as_ref().is_none_or(|wanted| fence.is_some_and(|fence| fence.is_of(wanted)))
+                && self.token.is_none_or(|wanted| token == Some(wanted))
         };
         match event {
             _ if self.fence.is_none() && self.token.is_none() => true,

@@ -13,8 +13,13 @@ impl State {
         family.flatten().copied().unwrap_or_default()
     }
 
+    /// The members of `family` that are known: those that have a mark of their own.
+    pub fn members<'s>(&'s self, family: &'s FenceName) -> impl Iterator<Item = &'s FenceName> {
+        members_of(&self.marks, family)
+    }
+
     /// The highest mark or granted token of a fence and, if it is a family, of its members.
-    pub(super) fn highest_of(&self, fence: &FenceName) -> Mark {
+    pub fn highest_of(&self, fence: &FenceName) -> Mark {
         let of = |name: &FenceName| {
             let granted = self.leases.get(name).map_or(Mark::default(), |standing| standing.lease.token.into());
             self.fence(name).mark.max(granted)
@@ -49,10 +54,7 @@ impl State {
     pub fn forgettable(&self, rules: &Rules, now: &Stamp, most: usize) -> Vec<FenceName> {
         let family = &rules.fence;
         let Some(after) = rules.forget_after else { return Vec::new() };
-        let is_of_family = |name: &FenceName| name.configured() == *family;
-        let is_moving = self.in_flight.iter().any(|flight| {
-            flight.push.0 < self.settings_since || flight.stakes.iter().any(|stake| is_of_family(&stake.fence))
-        });
+        let is_moving = self.in_flight.iter().any(|flight| self.is_in_the_way(flight, family));
         if is_moving || !rules.forgets(self.fence(family).kind(rules)) {
             return Vec::new();
         }
@@ -81,17 +83,12 @@ impl State {
 }
 
 /// The names of members of `family` among the keys.
-fn members_of<'m, T>(map: &'m BTreeMap<FenceName, T>, family: &FenceName) -> impl Iterator<Item = &'m FenceName> {
-    let family = family.clone();
-    // Names sort as text, so members come right after their family or after names that begin like it.
-    let from = map.range(family.clone()..).map(|(name, _)| name);
-    let prefix = format!("{family}/");
-    let is_near = {
-        let family = family.as_str().to_owned();
-        move |name: &&FenceName| name.as_str().starts_with(&family)
-    };
-    // A member has none: 'branch/a/b' is a member of 'branch', not of 'branch/a'.
-    from.take_while(is_near).filter(move |name| !family.is_member() && name.as_str().starts_with(&prefix))
+fn members_of<'m, T>(map: &'m BTreeMap<FenceName, T>, family: &'m FenceName) -> impl Iterator<Item = &'m FenceName> {
+    // Names sort as text, so members come right after their family, or after names that begin like it. A member has none:
+    // 'branch/a/b' is a member of 'branch', not of 'branch/a'.
+    let near = map.range(family.clone()..).map(|(name, _)| name);
+    let near = near.take_while(move |name| name.as_str().starts_with(family.as_str()));
+    near.filter(move |name| *name != family && name.is_of(family))
 }
 
 #[cfg(test)]

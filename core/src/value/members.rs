@@ -79,6 +79,15 @@ impl FenceName {
         }
     }
 
+    /// Whether it is this fence, or a member of this family.
+    pub fn is_of(&self, fence: &FenceName) -> bool {
+        self == fence
+            || self
+                .as_str()
+                .strip_prefix(fence.as_str())
+                .is_some_and(|rest| !fence.is_member() && rest.starts_with('/'))
+    }
+
     /// What the star of the family's pattern matched; `None` if it is no member, or only the hash of it is known.
     pub fn matched(&self) -> Option<Vec<u8>> {
         let (_, member) = self.as_str().split_once('/')?;
@@ -178,8 +187,11 @@ mod tests {
             assert_eq!(FenceName::read(name.as_str().as_bytes()), Ok(name.clone()), "{name}");
             assert_eq!(name.matched().as_deref(), Some(member));
             assert_eq!(name.configured().as_str(), "branch");
+            assert!(name.is_of(&name) && name.is_of(&name.configured()) && !name.configured().is_of(&name));
         }
         assert_eq!(branch(b"a\xff").as_str(), "branch/a\\xff");
+        assert!(!branch(b"a/b").is_of(&branch(b"a")), "'branch/a' is no family");
+        assert!(!branch(b"a").is_of(&FenceName::parse(b"bra").unwrap()));
     }
 
     #[test]

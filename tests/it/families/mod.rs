@@ -3,6 +3,7 @@
 mod forgetting;
 mod gate;
 mod names;
+mod operator;
 
 use crate::support::{Git, World};
 use std::sync::atomic::{AtomicU64, Ordering};

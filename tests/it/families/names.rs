@@ -89,19 +89,20 @@ fn names_that_no_branch_can_have_are_refused() {
         assert!(refused.text.contains(why), "{name}: {}", refused.text);
     }
     let record = commit(&world, &Agent::new("anna").lease(1, "held", "first"), &[]);
-    for (name, code) in [
+    for (name, why) in [
         // Other spellings of a member would be other leases of the same branch.
-        ("branch%2fa%2Fb", "FENCE-LEASE-INVALID"),
-        ("branch%2fA", "FENCE-LEASE-INVALID"),
-        ("branch%2f%61", "FENCE-LEASE-INVALID"),
-        ("branch/x", "FENCE-LEASE-INVALID"),
+        ("branch%2fa%2Fb", "is not a lease ref"),
+        ("branch%2fA", "is not a lease ref"),
+        ("branch%2f%61", "is not a lease ref"),
+        ("branch/x", "is not a lease ref"),
         // A family has no lease, and nobody could push to what git allows no name.
-        ("branch", "FENCE-LEASE-INVALID"),
-        ("branch%2fa%2e%2eb", "FENCE-LEASE-INVALID"),
-        ("repo%2fx", "FENCE-LEASE-INVALID"),
+        ("branch", "is a family"),
+        ("branch%2fa%2e%2eb", "git allows no ref"),
+        ("repo%2fx", "has no setting 'each'"),
     ] {
         let refused = world.push(&[&format!("{record}:refs/fence/{name}/lease")], &[]);
-        refused.assert_refused(code);
+        refused.assert_refused("FENCE-LEASE-INVALID");
+        assert!(refused.text.contains(why), "{name}: {}", refused.text);
     }
 }
 

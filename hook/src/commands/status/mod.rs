@@ -1,7 +1,15 @@
 //! Shows the state of all fences, without changing anything.
 
+mod members;
+
 use crate::{
-    commands::{advice, doctor::gate, mode::plan::ModeInForce, operator::tokens},
+    commands::{
+        advice,
+        doctor::gate,
+        mode::plan::ModeInForce,
+        operator::tokens,
+        status::members::{MembersStatus, shown},
+    },
     failure::{self, CommandError},
     host::{clock, surroundings::Environment},
     log::{files::FenceDir, history, store::read_plan},
@@ -27,6 +35,7 @@ use git_fence_core::{
 use git_fence_system::screen::Screen;
 use serde::Serialize;
 use std::{
+    borrow::Cow,
     io::{self, Write},
     path::Path,
     thread,
@@ -67,6 +76,9 @@ struct FenceStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<WrittenStatus>,
     in_flight: Vec<FlightStatus>,
+    /// Of a family.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<MembersStatus>,
 }
 
 #[derive(Serialize)]
@@ -132,29 +144,30 @@ struct FlightStatus {
 /// `git-fence-hook status`; with `watch` again and again, that often.
 pub(crate) fn run(
     dir: &Path,
+    only: Option<&FenceName>,
     json: bool,
     watch: Option<Duration>,
     environment: &Environment,
 ) -> Result<(), CommandError> {
     let Some(every) = watch else {
-        io::stdout().lock().write_all(&text(dir, json, environment)?)?;
+        io::stdout().lock().write_all(&text(dir, only, json, environment)?)?;
         return Ok(());
     };
     let mut screen = Screen::on_stdout();
     loop {
         // The settings are read again each time: they may change, too.
-        screen.show(&String::from_utf8_lossy(&text(dir, json, environment)?))?;
+        screen.show(&String::from_utf8_lossy(&text(dir, only, json, environment)?))?;
         thread::sleep(every);
     }
 }
 
 /// The status at this moment.
-fn text(dir: &Path, json: bool, environment: &Environment) -> Result<Vec<u8>, CommandError> {
+fn text(dir: &Path, only: Option<&FenceName>, json: bool, environment: &Environment) -> Result<Vec<u8>, CommandError> {
     let repository = Repository::find(dir, environment)?;
     let settings = settings::read(&repository.config)?;
     let here = failure::here()?;
     let state = history::state(&FenceDir::at(repository.fence_dir()), &here.boot)?;
-    let status = read_status(&repository, &settings, &here, state)?;
+    let status = read_status(&repository, &settings, only, &here, state)?;
     let mut out = Vec::new();
     if json {
         writeln!(out, "{}", serde_json::to_string(&status).unwrap_or_default())?;
@@ -167,22 +180,31 @@ fn text(dir: &Path, json: bool, environment: &Environment) -> Result<Vec<u8>, Co
 fn read_status(
     repository: &Repository,
     settings: &Settings,
+    only: Option<&FenceName>,
     here: &Place,
     state: State,
 ) -> Result<Status, CommandError> {
-    let state = as_next_push_sees(repository, settings, here, state)?;
     let now = clock::stamp(here);
+    let state = as_settled(repository, settings, here, state)?;
+    let shown = shown(settings, &state, only, &now)?;
+    let state = as_next_push_sees(repository, &shown, &now, state);
     let configured = configured(&repository.config);
-    let fences = settings.fences.iter().map(|rules| {
+    let fences = shown.iter().map(|rules| {
         let fence = state.fence(&rules.fence);
         FenceStatus {
             mark: fence.mark,
-            mode_from: ModeInForce::of(&rules.fence, &configured).source(),
+            mode_from: ModeInForce::of(&rules.fence.configured(), &configured).source(),
             kind: fence.kind(rules),
-            rules: rules.clone(),
+            rules: Rules::clone(rules),
+            members: rules.is_family().then(|| MembersStatus::of(&rules.fence, &state, &now)),
             lease: fence.lease.map(|standing| LeaseStatus::of(standing, &now, repository)),
             written: fence.written.and_then(WrittenStatus::of),
-            in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
+            in_flight: fence
+                .slot
+                .iter()
+                .filter(|_| !rules.is_family())
+                .map(|flight| FlightStatus::of(flight, &rules.fence, here))
+                .collect(),
         }
     });
     Ok(Status {
@@ -196,9 +218,8 @@ fn read_status(
     })
 }
 
-/// The next push settles pushes that are over and records lease refs that differ from the log. This applies the same
-/// changes, without recording them.
-fn as_next_push_sees(
+/// The next push settles pushes that are over. This applies the same changes, without recording them.
+fn as_settled(
     repository: &Repository,
     settings: &Settings,
     here: &Place,
@@ -216,10 +237,14 @@ fn as_next_push_sees(
             state.settle(&flight, settle(&flight, &plan, &seen), plan.len(), evidence);
         }
     }
-    let now = clock::stamp(here);
-    for rules in &settings.fences {
+    Ok(state)
+}
+
+/// The next push records lease refs that differ from the log. This applies the same changes, without recording them.
+fn as_next_push_sees(repository: &Repository, shown: &[Cow<'_, Rules>], now: &Stamp, mut state: State) -> State {
+    for rules in shown {
         // Unreadable leases are reported by doctor.
-        if let Ok(Some(line)) = catch_up::compare_with_log(repository, &state, rules, &now, "") {
+        if let Ok(Some(line)) = catch_up::compare_with_log(repository, &state, rules, now, "") {
             let applied = state.apply(0, "", &Event::LeaseFound(line));
             debug_assert!(applied.is_ok(), "a lease can be found at any time");
         }
@@ -228,7 +253,7 @@ fn as_next_push_sees(
             debug_assert!(applied.is_ok(), "a mark can be found at any time");
         }
     }
-    Ok(state)
+    state
 }
 
 impl LeaseStatus {
@@ -342,16 +367,23 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for flaw in &status.flaws {
         writeln!(out, "warning: {flaw}")?;
     }
-    for FenceStatus { mark, mode_from, kind, rules, lease, written, in_flight } in &status.fences {
+    for FenceStatus { mark, mode_from, kind, rules, lease, written, in_flight, members } in &status.fences {
         let mode = match rules.mode {
             Mode::Enforce => "enforce",
             Mode::Observe => "observe: refuses nothing",
             Mode::Off => "off: checks nothing",
         };
-        writeln!(out, "fence '{}'  mark {mark}", rules.fence)?;
-        writeln!(out, "  mode       {mode}  ({mode_from})")?;
-        writeln!(out, "  guards     {}", rules.refs.join(" "))?;
-        writeln!(out, "  accepts    {}", tokens::describe_kind(*kind))?;
+        if let Some(MembersStatus { known, held }) = members {
+            writeln!(out, "family '{}'  a fence for each ref, which begins above {mark}", rules.fence)?;
+            writeln!(out, "  members    {known} known, {held} held")?;
+        } else {
+            writeln!(out, "fence '{}'  mark {mark}", rules.fence)?;
+        }
+        if !rules.fence.is_member() {
+            writeln!(out, "  mode       {mode}  ({mode_from})")?;
+            writeln!(out, "  guards     {}", rules.refs.join(" "))?;
+            writeln!(out, "  accepts    {}", tokens::describe_kind(*kind))?;
+        }
         if let Some(lease) = lease {
             lease.show(out)?;
         }

@@ -10,16 +10,7 @@ pub(super) const WHO_CHANGES: &str = "Only the server's operator can change this
 pub(crate) fn command(name: &str, fence: &FenceName) -> String {
     match fence.as_str() {
         FenceName::REPO => format!("git fence {name}"),
-        _ => format!("git fence {name} --fence {}", in_shell(fence.as_str())),
-    }
-}
-
-/// As one word of a shell's command line: a branch may have any name, and people and agents copy the commands in messages.
-fn in_shell(text: &str) -> String {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._/-~+@,%=".contains(&b);
-    match !text.starts_with('~') && text.bytes().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+        _ => format!("git fence {name} --fence {}", fence.in_shell()),
     }
 }
 
@@ -31,13 +22,11 @@ pub(super) fn under_a_lease(fence: &FenceName) -> String {
 
 /// How to send a token of one's own.
 fn with_a_token(fence: &FenceName) -> String {
-    let token = if fence.as_str() == FenceName::REPO { "<n>".to_owned() } else { format!("{fence}:<n>") };
-    // Where the name must be quoted, the whole word is.
-    let option = match in_shell(fence.as_str()) == fence.as_str() {
-        true => format!("fence-token={token}"),
-        false => in_shell(&format!("fence-token={token}")),
+    let (token, option) = match fence.as_str() {
+        FenceName::REPO => ("<n>".to_owned(), "<n>".to_owned()),
+        _ => (format!("{fence}:<n>"), format!("{}:<n>", fence.in_shell())),
     };
-    format!("push with  -o {option},  or end the commit's message with the trailer  Fencing-Token: {token}")
+    format!("push with  -o fence-token={option},  or end the commit's message with the trailer  Fencing-Token: {token}")
 }
 
 /// What to do about a push without a token, on a fence that takes tokens of this kind.

@@ -65,6 +65,15 @@ impl FenceName {
         Ok(FenceName::made(format!("{self}/{}{CUT_IN_TEXT}{hash}", text::escape(&kept))))
     }
 
+    /// As one word of a shell's command line: a branch may have any name, and people and agents copy the commands in messages.
+    pub fn in_shell(&self) -> String {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._/-~+@,%=".contains(&b);
+        match self.as_str().bytes().all(is_plain) {
+            true => self.as_str().to_owned(),
+            false => format!("'{}'", self.as_str().replace('\'', "'\\''")),
+        }
+    }
+
     /// Whether it is a member of a family.
     pub fn is_member(&self) -> bool {
         self.as_str().contains('/')
@@ -234,6 +243,21 @@ mod tests {
         }
         // Just fits.
         assert_eq!(branch(&[b'x'; 191]).matched().map(|it| it.len()), Some(191));
+    }
+
+    #[test]
+    fn commands_in_messages_can_be_copied_whatever_a_branch_is_called() {
+        for (member, word) in [
+            (&b"feature/x"[..], "branch/feature/x"),
+            (b"$(rm -rf)", ""),
+            (b"$(reboot)", "'branch/$(reboot)'"),
+            (b"a;b", "'branch/a;b'"),
+            (b"it's", "'branch/it'\\''s'"),
+            (b"\xff", "'branch/\\xff'"),
+        ] {
+            let name = FenceName::parse(b"branch").unwrap().member(member);
+            assert_eq!(name.map_or_else(|_| String::new(), |name| name.in_shell()), word);
+        }
     }
 
     #[test]

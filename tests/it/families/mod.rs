@@ -1,5 +1,6 @@
 //! Families: a fence per branch. Each member has a mark, a slot and a lease of its own.
 
+mod client;
 mod forgetting;
 mod gate;
 mod names;

@@ -289,7 +289,10 @@ fn leases_without_effect(repository: &Repository, state: &State, settings: &Sett
                 text::in_quotes(&held.lease.owner)
             );
             let git_dir = quoted(&repository.git_dir);
-            let end = format!("git-fence-hook tokens own --fence {} --reason 'no leases here' {git_dir}", rules.fence);
+            let end = format!(
+                "git-fence-hook tokens own --fence {} --reason 'no leases here' {git_dir}",
+                rules.fence.configured()
+            );
             return Some(Finding::warning("lease-shut-out", sentence, end));
         }
         // A lease ref that was revoked when the kind changed stays.

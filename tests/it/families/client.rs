@@ -1,10 +1,14 @@
 //! `git fence` for the fence of a branch: by name, in a run, and for each branch of a push.
 
 use super::per_branch;
-use crate::support::{
-    World,
-    agents::{Remote, code_of},
-    any_git, gits,
+use crate::{
+    stores::{agent_at, record_name},
+    support::{
+        World,
+        agents::{Remote, code_of},
+        any_git, gits,
+        web_store::WebStore,
+    },
 };
 use serde_json::{Value, json};
 
@@ -125,5 +129,26 @@ fn long_and_strange_branches_have_leases() {
             assert_eq!(a.ok(&["acquire", "--branch", branch]), "2");
             assert_eq!(a.ok(&["release", "--branch", branch]), "released after token 2");
         }
+    }
+}
+
+#[test]
+fn leases_of_branches_in_a_store_are_independent() {
+    let store = WebStore::start();
+    for remote in Remote::BOTH {
+        let world = world_of(remote);
+        if remote == Remote::Gate {
+            world.configure("fence.store", &store.url());
+            world.configure("fence.resource", record_name(&world).trim_end_matches("/repo"));
+        }
+        let [a, b] = ["a", "b"].map(|name| agent_at(&world, name, &store.url()));
+        a.ok(&["acquire", "--branch", "feature/a"]);
+        assert_eq!(b.code(&["acquire", "--branch", "feature/a"]).0, 11);
+        b.ok(&["push", "--per-branch", "origin", "HEAD:b", "HEAD:Größe"]);
+        a.ok(&["push", "--branch", "feature/a", "origin", "HEAD:feature/a"]);
+        assert!(world.server_ref("refs/fence/branch%2ffeature%2fa/mark").is_some());
+        a.ok(&["release", "--branch", "feature/a"]);
+        let script = "git commit -q --allow-empty -m more && git push -q origin +HEAD:refs/heads/feature/a";
+        ran_well(&mut b.run(&["--branch", "feature/a"], script));
     }
 }

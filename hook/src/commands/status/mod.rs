@@ -1,5 +1,6 @@
 //! Shows the state of all fences, without changing anything.
 
+mod foreseen;
 mod members;
 
 use crate::{
@@ -8,16 +9,15 @@ use crate::{
         doctor::gate,
         mode::plan::ModeInForce,
         operator::tokens,
-        status::members::{MembersStatus, shown},
+        status::{
+            foreseen::{as_next_push_sees, as_settled},
+            members::{MembersStatus, shown},
+        },
     },
     failure::{self, CommandError},
     host::{clock, surroundings::Environment},
-    log::{files::FenceDir, history, store::read_plan},
-    push::{
-        catch_up,
-        leases::proposal,
-        slot::{self, FlightState, Viewpoint},
-    },
+    log::{files::FenceDir, history},
+    push::{leases::proposal, slot},
     repository::{
         Repository,
         objects::Objects,
@@ -28,14 +28,13 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Event, FenceName, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding, MarkState,
-    Mode, Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp, Standing, State,
-    StorePlace, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
+    FenceName, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding, MarkState, Mode,
+    Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp, Standing, State, StorePlace,
+    Token, TokenKind, Ttl, Who, free_in_words, held_in_words, text,
 };
 use git_fence_system::screen::Screen;
 use serde::Serialize;
 use std::{
-    borrow::Cow,
     io::{self, Write},
     path::Path,
     thread,
@@ -218,44 +217,6 @@ fn read_status(
     })
 }
 
-/// The next push settles pushes that are over. This applies the same changes, without recording them.
-fn as_settled(
-    repository: &Repository,
-    settings: &Settings,
-    here: &Place,
-    mut state: State,
-) -> Result<State, CommandError> {
-    let dir = FenceDir::at(repository.fence_dir());
-    let viewpoint = Viewpoint { here, watched: None };
-    for flight in state.in_flight.clone() {
-        let plan = read_plan(&dir, &flight)?;
-        let bound = slot::bound_of(&flight, settings);
-        if let FlightState::Over(evidence) =
-            slot::state_of(&flight, &plan, viewpoint, bound, repository).map_err(unreadable)?
-        {
-            let seen = repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
-            state.settle(&flight, settle(&flight, &plan, &seen), plan.len(), evidence);
-        }
-    }
-    Ok(state)
-}
-
-/// The next push records lease refs that differ from the log. This applies the same changes, without recording them.
-fn as_next_push_sees(repository: &Repository, shown: &[Cow<'_, Rules>], now: &Stamp, mut state: State) -> State {
-    for rules in shown {
-        // Unreadable leases are reported by doctor.
-        if let Ok(Some(line)) = catch_up::compare_with_log(repository, &state, rules, now, "") {
-            let applied = state.apply(0, "", &Event::LeaseFound(line));
-            debug_assert!(applied.is_ok(), "a lease can be found at any time");
-        }
-        if let Ok(Some(line)) = catch_up::compare_mark_with_log(repository, &state, rules, "") {
-            let applied = state.apply(0, "", &Event::MarkFound(line));
-            debug_assert!(applied.is_ok(), "a mark can be found at any time");
-        }
-    }
-    state
-}
-
 impl LeaseStatus {
     fn of(standing: &Standing, now: &Stamp, repository: &Repository) -> LeaseStatus {
         let Lease { id, token, owner, ttl, reason, words, .. } = standing.lease.clone();
@@ -421,9 +382,4 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "unread  {path}: cannot be read, so the settings of the repository's owner in it are not shown")?;
     }
     Ok(())
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
-fn unreadable(error: crate::repository::refs::RefError) -> CommandError {
-    CommandError::Other { what: error.to_string(), hint: "check the repository:  git fsck".to_owned() }
 }

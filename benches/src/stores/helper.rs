@@ -15,6 +15,8 @@ pub(super) struct Helper {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// The store's name, without user and password.
+    pub(super) place: String,
 }
 
 impl Helper {
@@ -22,11 +24,12 @@ impl Helper {
         let mut child =
             Command::new(programs::own("git-fence-store")?).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take().ok_or("the helper has no output")?);
-        let mut helper = Helper { child, input, output: BufReader::new(output) };
+        let mut helper = Helper { child, input, output: BufReader::new(output), place: String::new() };
         match helper.ask(&StoreRequest::Open { url: url.to_owned() })? {
-            StoreReply::Opened { .. } => Ok(helper),
-            other => Err(format!("the store cannot be opened: {other:?}").into()),
+            StoreReply::Opened { place } => helper.place = place,
+            other => return Err(format!("the store cannot be opened: {other:?}").into()),
         }
+        Ok(helper)
     }
 
     pub(super) fn pid(&self) -> u32 {

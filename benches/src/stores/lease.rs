@@ -242,9 +242,16 @@ impl<R: Records> FenceLease<R> {
         Ok(PushingAnswer::Landed)
     }
 
-    /// How long the record is.
-    pub(super) fn length(&self) -> usize {
-        self.seen.borrow().as_ref().map_or(0, |record| record.body.len())
+    /// The record as it is now.
+    pub(super) fn body(&self) -> String {
+        self.seen.borrow().as_ref().map_or_else(String::new, |record| record.body.clone())
+    }
+
+    /// The record of a fence that was held once.
+    pub(super) fn body_of_first(records: R, name: &str) -> Outcome<String> {
+        let mut lease = FenceLease::new(records, name);
+        lease.cycle()?;
+        Ok(lease.body())
     }
 
     fn entry(&self) -> Outcome<FenceEntry> {

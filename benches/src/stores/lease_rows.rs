@@ -30,12 +30,9 @@ pub(super) fn measure(kind: EngineKind, options: &SampleOptions) -> Outcome<Vec<
         held.cycle()?;
         inside.cycle()?;
     }
-    let length = held.length();
-    let (mut bare, mut round) = (bare::connect(&engine)?, 0);
-    let bare_cycle = move || {
-        round += 1;
-        bare.cycle(&bare::bodies(length, round))
-    };
+    let (body, mut bare) = (held.body(), bare::connect(&engine)?);
+    let length = body.len();
+    let bare_cycle = move || bare.cycle(&bare::bodies_like(&body));
     let mut subjects = vec![timed(move || held.cycle()), timed(move || inside.cycle()), timed(bare_cycle)];
     if kind == EngineKind::Etcd {
         subjects.extend(locks_of_etcd(&engine)?);

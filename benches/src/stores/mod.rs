@@ -4,10 +4,15 @@
 
 mod bare;
 mod engine;
+mod fences;
+mod gate;
 mod helper;
 mod lease;
 mod lease_rows;
+mod many;
 mod random;
+mod repository;
+mod usage;
 
 use crate::{
     Outcome,
@@ -16,6 +21,7 @@ use crate::{
     row::Row,
     say,
 };
+use clap::ValueEnum as _;
 
 /// Measures all rows that are asked for.
 pub(crate) fn rows(options: &StoreOptions) -> Outcome<Vec<Row>> {
@@ -23,13 +29,29 @@ pub(crate) fn rows(options: &StoreOptions) -> Outcome<Vec<Row>> {
         programs::build()?;
     }
     let mut rows = Vec::new();
-    for kind in options.engines() {
-        if options.wants(StoreRows::Lease) {
-            say(&format!("{}: acquire, renew and release", kind.name()));
-            rows.extend(lease_rows::measure(kind, &options.samples)?);
+    for part in StoreRows::value_variants().iter().filter(|part| options.wants(**part)) {
+        for kind in options.engines() {
+            say(&format!("{}: {}", kind.name(), part.about()));
+            match part {
+                StoreRows::Lease => rows.extend(lease_rows::measure(kind, &options.samples)?),
+                StoreRows::Fences => rows.push(fences::measure(kind, options)?),
+                StoreRows::Gate => rows.push(gate::measure(kind, &options.samples)?),
+                StoreRows::Many => rows.extend(many::measure(kind, options)?),
+            }
         }
     }
     Ok(rows)
+}
+
+impl StoreRows {
+    fn about(self) -> &'static str {
+        match self {
+            StoreRows::Lease => "acquire, renew and release",
+            StoreRows::Fences => "many fences in one store",
+            StoreRows::Gate => "a push to a gate that asks its store",
+            StoreRows::Many => "many leases that are renewed at the same time",
+        }
+    }
 }
 
 impl EngineKind {

@@ -6,7 +6,7 @@ mod redis;
 
 pub(super) use etcd::BareEtcd;
 
-use super::engine::Engine;
+use super::{engine::Engine, random};
 use crate::{Outcome, options::EngineKind};
 
 /// Acquire, renew and release: a lease is swapped so often.
@@ -27,7 +27,10 @@ pub(super) fn connect(engine: &Engine) -> Outcome<Box<dyn Bare>> {
     })
 }
 
-/// Bodies of this length, all different.
-pub(super) fn bodies(length: usize, round: usize) -> [String; SWAPS] {
-    std::array::from_fn(|n| format!("{:0length$}", round * SWAPS + n))
+/// Bodies like this one, all different: engines compress them, so they must be as hard to compress.
+pub(super) fn bodies_like(body: &str) -> [String; SWAPS] {
+    std::array::from_fn(|_| {
+        let nonce = random::nonce();
+        format!("{}{nonce}", body.get(..body.len().saturating_sub(nonce.len())).unwrap_or_default())
+    })
 }

@@ -27,14 +27,14 @@ use std::time::Duration;
 /// One answer may take this long: then perhaps another server has become the primary.
 const ONE_ANSWER: Duration = Duration::from_secs(5);
 
-/// Returns what is there after it: `won`, body, seconds, microseconds.
+/// Returns `won`, the body that is in the way, seconds, microseconds. Our own body does not come back: we know it.
 const SWAP: &str = "
     local now = redis.call('TIME')
     local is = redis.call('GET', KEYS[1])
     local won = 0
     if (ARGV[1] == 'absent' and not is) or (ARGV[1] == 'present' and is == ARGV[2]) then
         redis.call('SET', KEYS[1], ARGV[3])
-        is = ARGV[3]
+        is = false
         won = 1
     end
     return {won, is, now[1], now[2]}";

@@ -71,8 +71,8 @@ fn within() -> Deadline {
 pub(super) struct FenceLease<R> {
     records: RefCell<R>,
     name: String,
-    /// The record as it was last seen, and the engine's clock then.
-    seen: RefCell<Option<StoreRecord>>,
+    /// The record as it was last seen, with what it says, and the engine's clock then.
+    seen: RefCell<Option<(StoreRecord, FenceEntry)>>,
     now_ms: RefCell<u64>,
     prepared: RefCell<HashMap<Version, PreparedPart>>,
     held: Option<Held>,
@@ -90,8 +90,9 @@ impl<R: Records> LeaseStore for FenceLease<R> {
     fn read(&self) -> Outcome<LeaseSnapshot> {
         let StoreReading { record, now_ms } = self.records.borrow_mut().read(&self.name)?;
         *self.now_ms.borrow_mut() = now_ms.ok_or("the engine has no clock")?;
-        *self.seen.borrow_mut() = record;
-        Ok(self.entry()?.snapshot())
+        let parsed = |record: StoreRecord| FenceEntry::read(&record.body, &self.name).map(|entry| (record, entry));
+        *self.seen.borrow_mut() = record.map(parsed).transpose()?;
+        Ok(self.entry().snapshot())
     }
 
     fn prepare(&self, record: &Record<'_>) -> Outcome<Version> {
@@ -108,16 +109,17 @@ impl<R: Records> LeaseStore for FenceLease<R> {
     }
 
     fn swap(&self, swaps: &[Swap]) -> Outcome<Swapped<Box<dyn Error>>> {
-        let before = self.entry()?;
+        let before = self.entry();
         let mut prepared = self.prepared.borrow_mut();
         let part = |swap: &Swap| Some((swap.from.clone(), prepared.remove(&swap.to)?));
         let parts: Option<Vec<_>> = swaps.iter().map(part).collect();
         let next = parts.and_then(|parts| before.with(&parts, random::nonce())).ok_or("the record has changed")?;
-        let body = FenceEntry { marked: true, ..next }.body();
+        let next = FenceEntry { marked: true, ..next };
+        let body = next.body();
         let keep = swaps.iter().any(|swap| swap.part == LeasePart::Lease);
         let mut seen = self.seen.borrow_mut();
-        let version = self.records.borrow_mut().swap(&self.name, seen.as_ref(), &body, keep)?;
-        *seen = Some(StoreRecord { version, body });
+        let version = self.records.borrow_mut().swap(&self.name, seen.as_ref().map(|(record, _)| record), &body, keep)?;
+        *seen = Some((StoreRecord { version, body }, next));
         Ok(Swapped::Won)
     }
 
@@ -126,7 +128,7 @@ impl<R: Records> LeaseStore for FenceLease<R> {
     }
 
     fn history(&self, _tip: Option<&StoredLease>, _token: Token) -> Outcome<Vec<StoredLease>> {
-        Ok(self.entry()?.history())
+        Ok(self.entry().history())
     }
 }
 
@@ -244,7 +246,7 @@ impl<R: Records> FenceLease<R> {
 
     /// The record as it is now.
     pub(super) fn body(&self) -> String {
-        self.seen.borrow().as_ref().map_or_else(String::new, |record| record.body.clone())
+        self.seen.borrow().as_ref().map_or_else(String::new, |(record, _)| record.body.clone())
     }
 
     /// The record of a fence that was held once.
@@ -254,10 +256,8 @@ impl<R: Records> FenceLease<R> {
         Ok(lease.body())
     }
 
-    fn entry(&self) -> Outcome<FenceEntry> {
-        match &*self.seen.borrow() {
-            Some(record) => Ok(FenceEntry::read(&record.body, &self.name)?),
-            None => Ok(FenceEntry::new(self.name.clone(), random::nonce())),
-        }
+    fn entry(&self) -> FenceEntry {
+        let fresh = || FenceEntry::new(self.name.clone(), random::nonce());
+        self.seen.borrow().as_ref().map_or_else(fresh, |(_, entry)| entry.clone())
     }
 }

@@ -95,7 +95,10 @@ mod tests {
         let json = json(&rows(), &json!({ "samples": 3 }));
         assert_eq!(json["run"]["samples"], 3);
         let rows = json["rows"].as_array().unwrap();
-        assert_eq!((&rows[0]["within"], &rows[1]["within"], &rows[2]["within"]), (&true.into(), &false.into(), &Value::Null));
+        assert_eq!(
+            (&rows[0]["within"], &rows[1]["within"], &rows[2]["within"]),
+            (&true.into(), &false.into(), &Value::Null)
+        );
         assert_eq!((&rows[0]["over"]["base"], &rows[0]["over"]["ratio"]), (&"a swap".into(), &1.504.into()));
         assert_eq!((&rows[3]["figure"]["value"], &rows[3]["limit"]), (&1000.0.into(), &Value::Null));
     }

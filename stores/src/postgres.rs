@@ -120,12 +120,8 @@ impl Engine for Postgres {
             None => self.row(&statement(CREATE, keep), &[(&name, Type::TEXT), (&next, Type::TEXT)], until),
             Some(StoreRecord { version, body }) => {
                 let version: i64 = version.parse().map_err(|_| wrong_record("its version is not a number"))?;
-                let values: [(&(dyn ToSql + Sync), Type); 4] = [
-                    (&name, Type::TEXT),
-                    (&next, Type::TEXT),
-                    (&version, Type::INT8),
-                    (body, Type::TEXT),
-                ];
+                let values: [(&(dyn ToSql + Sync), Type); 4] =
+                    [(&name, Type::TEXT), (&next, Type::TEXT), (&version, Type::INT8), (body, Type::TEXT)];
                 self.row(&statement(REPLACE, keep), &values, until)
             }
         };

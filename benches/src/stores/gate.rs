@@ -38,6 +38,10 @@ fn with_store<'a>(work: &'a Work, server: &'a Repository, engine: &Engine) -> Ou
     let place = StorePlace::new(&holder.helper.place, RESOURCE).ok_or("the store has no name")?;
     let first = MarkRecord::begins(git_fence_core::Mark::default(), Some(place), OWNER, random::nonce());
     let (mut mark, mut at) = (first.clone(), work.push_mark(server, &first)?);
+    let unheard = first.written(holder.token, Some(holder.ownership.clone()), OWNER, random::nonce());
+    if work.push(server, &unheard, Some(&at), Some(&holder.proof()), holder.token).is_ok() {
+        return Err("the gate has let a push through that its store knows nothing of: it does not ask".into());
+    }
     Ok(Box::new(move || {
         holder.advance()?;
         mark = mark.written(holder.token, Some(holder.ownership.clone()), OWNER, random::nonce());
@@ -125,7 +129,14 @@ impl Holder {
     fn beat(&self) -> Beat {
         let nonce = random::nonce();
         let holder = Some(self.master.of_record(LeasePart::Beat, &nonce).holder());
-        Beat { lease: self.id(), deadline: Beat::deadline_at(now_ms() + 90_000), progress: None, gate: true, holder, nonce }
+        Beat {
+            lease: self.id(),
+            deadline: Beat::deadline_at(now_ms() + 90_000),
+            progress: None,
+            gate: true,
+            holder,
+            nonce,
+        }
     }
 
     /// What the record in the store asks for.

@@ -109,16 +109,18 @@ impl<R: Records> LeaseStore for FenceLease<R> {
     }
 
     fn swap(&self, swaps: &[Swap]) -> Outcome<Swapped<Box<dyn Error>>> {
-        let before = self.entry();
+        let fresh = FenceEntry::new(self.name.clone(), random::nonce());
         let mut prepared = self.prepared.borrow_mut();
         let part = |swap: &Swap| Some((swap.from.clone(), prepared.remove(&swap.to)?));
         let parts: Option<Vec<_>> = swaps.iter().map(part).collect();
+        let mut seen = self.seen.borrow_mut();
+        let before = seen.as_ref().map_or(&fresh, |(_, entry)| entry);
         let next = parts.and_then(|parts| before.with(&parts, random::nonce())).ok_or("the record has changed")?;
         let next = FenceEntry { marked: true, ..next };
         let body = next.body();
         let keep = swaps.iter().any(|swap| swap.part == LeasePart::Lease);
-        let mut seen = self.seen.borrow_mut();
-        let version = self.records.borrow_mut().swap(&self.name, seen.as_ref().map(|(record, _)| record), &body, keep)?;
+        let version =
+            self.records.borrow_mut().swap(&self.name, seen.as_ref().map(|(record, _)| record), &body, keep)?;
         *seen = Some((StoreRecord { version, body }, next));
         Ok(Swapped::Won)
     }

@@ -37,7 +37,9 @@ impl Work {
     pub(super) fn server(&self, name: &str) -> Outcome<Repository> {
         programs::output(self.git(".").args(["init", "-q", "--bare", name]))?;
         let server = Repository { path: self.dir.path().join(name), last: RefCell::default() };
-        programs::output(self.hermetic(Command::new(programs::own("git-fence-hook")?)).arg("install").arg(&server.path))?;
+        programs::output(
+            self.hermetic(Command::new(programs::own("git-fence-hook")?)).arg("install").arg(&server.path),
+        )?;
         self.configure(&server, "receive.autogc", "false")?;
         Ok(server)
     }

@@ -46,7 +46,8 @@ pub(super) fn memory_kib(pids: &[u32]) -> Outcome<f64> {
     let mut all = 0;
     for pid in pids {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.split_whitespace().next()?.parse().ok());
+        let own =
+            status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.split_whitespace().next()?.parse().ok());
         all += own.unwrap_or(0_u64);
     }
     Ok(all as f64 / pids.len().max(1) as f64)

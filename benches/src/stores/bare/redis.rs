@@ -3,7 +3,8 @@
 use super::{super::engine::Engine, Bare, Outcome, SWAPS};
 use redis::Connection;
 
-const SWAP: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) return 1 end return 0";
+const SWAP: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) return 1 end return 0";
 
 pub(super) struct BareRedis(Connection);
 

@@ -36,6 +36,11 @@ pub(super) struct Engine {
 impl Engine {
     /// Starts one that can take so many connections, with what it needs for leases.
     pub(super) fn start(kind: EngineKind, connections: u32) -> Outcome<Engine> {
+        Engine::start_with(kind, connections, &[])
+    }
+
+    /// The same, with more arguments.
+    pub(super) fn start_with(kind: EngineKind, connections: u32, more: &[&str]) -> Outcome<Engine> {
         let dir = tempfile::Builder::new().prefix("git-fence-benches-").tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let (mut command, url) = match kind {
@@ -43,7 +48,7 @@ impl Engine {
             EngineKind::Postgres => postgres::command(dir.path(), port, connections)?,
             EngineKind::Redis => redis::command(dir.path(), port),
         };
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let process = command.spawn().map_err(|e| format!("cannot start {}: {e}", kind.name()))?;
         let mut engine = Engine { kind, url, port, process, _dir: dir };
         engine.wait_until_it_answers()?;

@@ -26,12 +26,11 @@ impl BarePostgres {
 impl Bare for BarePostgres {
     fn cycle(&mut self, bodies: &[String; SWAPS]) -> Outcome<()> {
         let row = self.client.query_one(&self.read, &[&"bare"])?;
-        let mut version: i64 = row.get(0);
-        for body in bodies {
+        let first: i64 = row.get(0);
+        for (version, body) in (first..).zip(bodies) {
             if self.client.execute(&self.replace, &[&"bare", body, &version])? != 1 {
                 return Err("PostgreSQL did not swap".into());
             }
-            version += 1;
         }
         Ok(())
     }

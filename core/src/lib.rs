@@ -64,7 +64,7 @@ pub use lease::store::{GateAnswer, GateSays, LeaseStore, Record, Swap, SwapRefus
 pub use lease::taking::{MOST_TRIES, Purpose, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal};
 pub use lease::trailers::RecordError;
 pub use lease::value::{Format, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name};
-pub use lease::words::{LastHolder, free_in_words, held_in_words};
+pub use lease::words::{Halt, LastHolder, free_in_words, held_in_words};
 pub use log::chain::{LineHash, hash_line};
 pub use log::event::{Event, LeaseLine, Line, MarkLine, Renewed, Stake, Who};
 pub use log::filter::Filter;

@@ -23,6 +23,10 @@ pub struct LeaseTally {
     pub released: u64,
     /// Revocations.
     pub revoked: u64,
+    /// Halts.
+    pub halted: u64,
+    /// Resumptions.
+    pub resumed: u64,
     /// How long ended ownerships lasted, in microseconds.
     pub holds: Spread,
     /// The time between two heartbeats of one ownership, in thousandths of its TTL.
@@ -79,6 +83,11 @@ impl LeaseTally {
                 self.revoked += 1;
                 self.heartbeat(line);
             }
+            Event::LeaseHalted(line) => {
+                self.halted += 1;
+                self.heartbeat(line);
+            }
+            Event::LeaseResumed(_) => self.resumed += 1,
             Event::LeaseFound(line) => self.heartbeat(line),
             Event::LeaseRenewed(Renewed { fence, lease, heard, .. }) => {
                 self.renewed += 1;

@@ -10,7 +10,7 @@ use crate::{
         watching::watch,
     },
     demo::{self, DemoArgs},
-    failure::{Failure, NOT_OURS},
+    failure::{Failure, LOST, NOT_OURS},
     report::Report,
     run::{
         self, RunArgs,
@@ -206,6 +206,8 @@ fn single(command: &FenceCommand, environment: Environment, interrupt: Interrupt
         Err(failure) => {
             let code = match (&failure, command) {
                 (Failure::Lost { .. }, FenceCommand::Renew(_) | FenceCommand::Advance(_)) => NOT_OURS,
+                // Whoever pushes must stop, whether it held a lease or wanted one.
+                (Failure::Halted { .. }, FenceCommand::Push(_)) => LOST,
                 _ => failure.exit_code(),
             };
             let code = fail(&failure, code, json, &me);

@@ -11,8 +11,8 @@ use crate::{
     store::home::{LeaseHome, TAKEN_MEANWHILE},
 };
 use git_fence_core::{
-    Ahead, Beat, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Purpose,
-    Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
+    Ahead, Beat, Format, GateSays, Halt, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES,
+    Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
     TakingRefusal, Token, Ttl, next_token,
 };
 use std::{mem, sync::atomic::Ordering, thread, time::Duration};
@@ -130,6 +130,7 @@ struct Taker<'a> {
     watched: Duration,
     /// What the last answers said.
     by: Option<HeldBy>,
+    halt: Option<Halt>,
     refused: SwapRefused,
     why: String,
     not_sent: Option<Failure>,
@@ -173,6 +174,7 @@ impl<'a> Taker<'a> {
             now: client.clock.now(),
             watched: Duration::ZERO,
             by: None,
+            halt: None,
             refused: SwapRefused::default(),
             why: String::new(),
             not_sent: None,
@@ -200,8 +202,10 @@ impl<'a> Taker<'a> {
     fn ask_gate(&mut self) -> Result<TakingAnswer, Failure> {
         let says = self.attempt.store.ask_gate(&self.request.owner)?;
         let answer = TakingAnswer::from(&says);
-        if let GateSays::Held(by) = says {
-            self.by = Some(by);
+        match says {
+            GateSays::Held(by) => self.by = Some(by),
+            GateSays::Halted(halt) => self.halt = Some(halt),
+            GateSays::Free | GateSays::NoGate => {}
         }
         Ok(answer)
     }
@@ -270,6 +274,7 @@ impl<'a> Taker<'a> {
             BUSY.clone_into(&mut self.why);
         }
         self.by = refused.gate.as_ref().and_then(|gate| gate.holder.clone());
+        self.halt = refused.gate.as_ref().and_then(|gate| gate.halt.clone());
         self.refused = refused;
         TakingAnswer::Refused(refusal)
     }
@@ -354,7 +359,11 @@ impl<'a> Taker<'a> {
                 self.theirs(self.seen.held_by(&self.now), ahead)
             }
             TakingEnd::TheirsAgain => self.theirs(self.seen.last_holder(&self.now), None),
-            TakingEnd::ChangesHands | TakingEnd::NothingHeld => self.theirs(None, None),
+            TakingEnd::ChangesHands | TakingEnd::NothingHeld | TakingEnd::NotHalted => self.theirs(None, None),
+            TakingEnd::Halted => match self.halt.take().or_else(|| self.seen.halt()) {
+                Some(halt) => Err(client.halted(halt)),
+                None => Err(client.refused(&self.refused)),
+            },
             TakingEnd::GateIsBusy => Err(client.busy(BUSY)),
             TakingEnd::Crowded => Err(client.busy(self.refused.why.join("; "))),
             TakingEnd::RefusedByStore => Err(client.refused(&self.refused)),

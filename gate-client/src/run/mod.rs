@@ -33,7 +33,7 @@ use crate::{
     },
 };
 use clap::{Args, ValueEnum};
-use git_fence_core::{Code, HeldBy};
+use git_fence_core::{Code, FenceName, Halt, HeldBy};
 use git_fence_system::{
     colours::say,
     signals::{SIGTERM, listen, termination_signals},
@@ -168,10 +168,14 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, report: 
         let _ = on_exit.send(RunEvent::GitIsGone);
     });
 
-    let (client, dir) = match take_first_free(&clients, &request, wait, &events, &stop)? {
-        FirstFree::Ours(client, dir) => (client, dir),
-        FirstFree::AllHeld(client, by, _) => return Ok(args.skip(context, if_held, report, &client, by)),
-        FirstFree::Interrupted(signal, left_behind) => {
+    let (client, dir) = match take_first_free(&clients, &request, wait, &events, &stop) {
+        Ok(FirstFree::Ours(client, dir)) => (client, dir),
+        Ok(FirstFree::AllHeld(client, by, _)) => return Ok(args.skip(context, if_held, report, &client, by)),
+        Err(Failure::Halted { remote, fence, halt }) if if_held != IfHeld::Fail => {
+            return Ok(args.skip_halted(report, remote, fence, *halt));
+        }
+        Err(failure) => return Err(failure),
+        Ok(FirstFree::Interrupted(signal, left_behind)) => {
             report.outcome = Outcome::Interrupted;
             "a signal ended the run before it had the lease".clone_into(&mut report.message);
             if let Some(failure) = left_behind {
@@ -204,7 +208,8 @@ fn told_before(failure: Failure, is_told: bool, report: &mut Report) -> Result<u
         return Err(failure);
     }
     report.fail(&failure);
-    note(&format!("the run ends with exit code {LOST}, because its push found the lease lost"));
+    let how = if failure.halt().is_some() { "the fence halted" } else { "the lease lost" };
+    note(&format!("the run ends with exit code {LOST}, because its push found {how}"));
     Ok(LOST)
 }
 
@@ -270,6 +275,17 @@ impl RunArgs {
             IfHeld::Wait => duration(self.wait.as_deref().unwrap_or("30s"), "--wait"),
             IfHeld::Skip | IfHeld::Fail => Ok(Duration::ZERO),
         }
+    }
+
+    /// The fence is halted, which is not a failure either. Nobody knows for how long, so it is not waited for.
+    fn skip_halted(&self, report: &mut Report, remote: String, fence: FenceName, halt: Halt) -> u8 {
+        report.message = format!("halted: nothing ran, because fence '{fence}' is {halt}");
+        (report.outcome, report.code) = (Outcome::Halted, Some(Code::Halted));
+        (report.fence, report.remote, report.halt) = (Some(fence), Some(remote), Some(halt));
+        if !self.quiet {
+            note(&report.message);
+        }
+        self.skip_code
     }
 
     /// Another run holds the lease, which is not a failure.

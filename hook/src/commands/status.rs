@@ -20,18 +20,22 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Event, FenceName, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding, MarkState,
-    Mode, Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp, Standing, State,
-    StorePlace, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
+    Event, FenceName, Halt, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding,
+    MarkState, Mode, ObjectId, Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp,
+    Standing, State, StorePlace, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
 };
 use git_fence_system::screen::Screen;
 use serde::Serialize;
 use std::{
     io::{self, Write},
+    iter,
     path::Path,
     thread,
     time::Duration,
 };
+
+/// How far back to look for who held a lease last.
+const MOST_LOOKED_AT: usize = 16;
 
 #[derive(Serialize)]
 struct Status {
@@ -90,6 +94,9 @@ struct LeaseStatus {
     /// Who held it last, if nobody holds it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<LastHolder>,
+    /// Who halted the fence, since when and why, if it is halted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    halt: Option<Halt>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -98,6 +105,8 @@ enum LeaseCondition {
     Held,
     Expired,
     Released,
+    /// Nobody has it, and nobody gets it until it is resumed.
+    Halted,
     /// Leases are kept elsewhere.
     Moved,
 }
@@ -240,6 +249,7 @@ impl LeaseStatus {
                 Some(_) => LeaseCondition::Held,
                 None if standing.is_held() => LeaseCondition::Expired,
                 None if standing.lease.state == LeaseState::Moved => LeaseCondition::Moved,
+                None if standing.lease.state == LeaseState::Halted => LeaseCondition::Halted,
                 None => LeaseCondition::Released,
             },
             owner,
@@ -253,7 +263,9 @@ impl LeaseStatus {
             heard: standing.heard.written(),
             progress: standing.progress.clone(),
             last: (left.is_none() && standing.lease.state != LeaseState::Moved)
-                .then(|| last_holder(standing, repository)),
+                .then(|| last_holder(standing, repository))
+                .flatten(),
+            halt: standing.halt(),
         }
     }
 
@@ -266,11 +278,15 @@ impl LeaseStatus {
                 let left = self.expires_in_ms.unwrap_or(0);
                 held_in_words(&text::in_quotes(&self.owner), self.token, Some(&self.since), left) + " unless renewed"
             }
+            LeaseCondition::Halted => self.halt.as_ref().map_or(String::new(), ToString::to_string),
             LeaseCondition::Expired | LeaseCondition::Released | LeaseCondition::Moved => {
                 free_in_words(self.last.as_ref())
             }
         };
         writeln!(out, "  lease      {words}")?;
+        if self.state == LeaseCondition::Halted {
+            return writeln!(out, "             nobody gets it until  git-fence-hook resume");
+        }
         writeln!(out, "             last renewed {}", self.heard)?;
         match &self.progress {
             Some(progress) if self.state == LeaseCondition::Held => {
@@ -304,22 +320,37 @@ impl WrittenStatus {
     }
 }
 
-/// Who held a lease that is free. Whoever revoked it has never held it: its holder is the owner of the record before.
-fn last_holder(standing: &Standing, repository: &Repository) -> LastHolder {
+/// Who held a lease that is free. Whoever revoked, halted or resumed it has never held it: its holder is the owner of a
+/// record before. None if nobody ever held it.
+fn last_holder(standing: &Standing, repository: &Repository) -> Option<LastHolder> {
     let Lease { owner, token, ttl, words, .. } = standing.lease.clone();
     let (time, by) = (standing.heard.written(), None);
     if standing.is_held() {
         let lasted = u64::try_from(ttl.duration().as_millis()).unwrap_or(u64::MAX);
         let ended = Stamp { unix_ms: standing.heard.unix_ms.saturating_add(lasted), ..standing.heard.clone() };
-        return LastHolder { owner, token, time: ended.written(), reason: Reason::Expired, by, words: None };
+        return Some(LastHolder { owner, token, time: ended.written(), reason: Reason::Expired, by, words: None });
     }
-    if !standing.lease.is_revocation() {
-        return LastHolder { owner, token, time, reason: Reason::Released, by, words: None };
+    let is_ownership = |lease: &Lease| !lease.is_revocation() && lease.state != LeaseState::Halted;
+    if is_ownership(&standing.lease) {
+        return Some(LastHolder { owner, token, time, reason: Reason::Released, by, words: None });
     }
-    let objects = Objects::open(repository, &Environment::default());
-    let before = standing.parent.as_ref().and_then(|parent| proposal(parent, objects).ok());
-    let (held, last) = before.map_or(("somebody".to_owned(), token), |before| (before.lease.owner, before.lease.token));
-    LastHolder { owner: held, token: last, time, reason: Reason::Revoked, by: Some(owner), words }
+    let before = |commit: &ObjectId| proposal(commit, Objects::open(repository, &Environment::default())).ok();
+    let first = standing.parent.as_ref().and_then(before);
+    let Some(first) = first else {
+        let owner = "somebody".to_owned();
+        let is_known = standing.lease.reason != Reason::First && standing.parent.is_some();
+        return is_known.then(|| LastHolder { owner, token, time, reason: Reason::Revoked, by, words });
+    };
+    if is_ownership(&first.lease) && first.lease.state == LeaseState::Held {
+        let Lease { owner: held, token: last, .. } = first.lease;
+        return Some(LastHolder { owner: held, token: last, time, reason: Reason::Revoked, by: Some(owner), words });
+    }
+    // The end of a halt, or a halt of what was free.
+    let older = iter::successors(Some(first), |then| before(then.parents.first()?)).take(MOST_LOOKED_AT);
+    let held = older.map(|then| then.lease).find(is_ownership)?;
+    let Lease { owner, token, .. } = held;
+    let reason = if held.state == LeaseState::Held { Reason::Revoked } else { Reason::Released };
+    Some(LastHolder { owner, token, time, reason, by: None, words: None })
 }
 
 impl FlightStatus {

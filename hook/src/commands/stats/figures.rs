@@ -39,6 +39,8 @@ pub(crate) struct LeaseFigures {
     pub(crate) advanced: u64,
     pub(crate) released: u64,
     pub(crate) revoked: u64,
+    pub(crate) halted: u64,
+    pub(crate) resumed: u64,
     /// The durations of ownerships that have ended.
     pub(crate) holds_us: Lengths,
     /// The 95th percentile of the time between two renewals, in percent of the TTL.
@@ -167,6 +169,8 @@ impl LeaseFigures {
             advanced: tally.advanced,
             released: tally.released,
             revoked: tally.revoked,
+            halted: tally.halted,
+            resumed: tally.resumed,
             holds_us: Lengths::of(&tally.holds),
             beat_gap_p95_percent: tally.gap_p95_percent(),
             wants_longer_ttl: tally.wants_longer_ttl(),
@@ -175,7 +179,7 @@ impl LeaseFigures {
 
     /// Whether the log has nothing about leases.
     pub(crate) fn is_empty(&self) -> bool {
-        self.asked + self.renewed + self.advanced + self.released + self.revoked == 0
+        self.asked + self.renewed + self.advanced + self.released + self.revoked + self.halted == 0
     }
 }
 

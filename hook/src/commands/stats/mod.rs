@@ -124,6 +124,9 @@ fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
     {
         writeln!(out, "{count:>8}  {word}")?;
     }
+    if leases.halted > 0 {
+        writeln!(out, "{:>8}  halts\n{:>8}  resumptions", leases.halted, leases.resumed)?;
+    }
     if let (Some(median), Some(p95)) = (leases.holds_us.median, leases.holds_us.p95) {
         writeln!(out, "time held, of those that ended")?;
         for (length_us, word) in [(median, "median"), (p95, "p95"), (leases.holds_us.max, "longest")] {

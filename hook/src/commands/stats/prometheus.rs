@@ -57,6 +57,8 @@ pub(crate) fn text(figures: &Figures) -> String {
         ("git_fence_lease_renewals_total", "Renewals of leases.", leases.renewed),
         ("git_fence_lease_releases_total", "Leases that were released.", leases.released),
         ("git_fence_lease_revocations_total", "Leases that were revoked.", leases.revoked),
+        ("git_fence_lease_halts_total", "Fences that were halted.", leases.halted),
+        ("git_fence_lease_resumptions_total", "Halted fences that were resumed.", leases.resumed),
     ] {
         page.family(name, "counter", help);
         page.sample(name, &[], count);

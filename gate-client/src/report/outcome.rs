@@ -66,7 +66,7 @@ outcomes! {
     Interrupted = "interrupted"
     /// the lease was lost: another run may have continued the work
     Lost = "lost"
-    /// the fence is halted: nobody gets its lease until it is resumed; `halt` says who, since when and why. `run`: nothing ran, or the command was stopped with exit code 75. `halt`, `status`: it is halted
+    /// the fence is halted: nobody gets its lease until it is resumed; `halt` says who, since when and why. `run`: nothing ran, or the command was stopped (exit code 75)
     Halted = "halted"
     /// `run`: stopped by `--stall-after`
     Stalled = "stalled"

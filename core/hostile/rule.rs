@@ -107,6 +107,9 @@ impl Request {
                     _ if lease.reason == crate::Reason::Revoked => LeaseState::Released,
                     _ => LeaseState::Held,
                 };
+                if let Some(halted) = current.filter(|current| current.halt().is_some() && lease.is_revocation()) {
+                    lease.token = halted.lease.token;
+                }
                 *parents = current.and_then(|current| current.commit.clone()).into_iter().collect();
                 self.ask.secret = None;
                 *proof = None;
@@ -265,7 +268,7 @@ proptest! {
             prop_assert!(is_new, "{:?} without a lease", change.change);
         }
         if is_new {
-            prop_assert!(after.get() > fence.mark.get());
+            prop_assert!(after.get() > fence.mark.get() || change.change == LeaseMove::Resume);
             let ends = matches!(change.change, LeaseMove::Revoke | LeaseMove::Resume);
             prop_assert_eq!(ends, change.standing.lease.is_revocation());
             prop_assert_eq!(change.change == LeaseMove::Halt, change.standing.halt().is_some());

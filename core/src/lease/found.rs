@@ -54,7 +54,9 @@ impl Fence<'_> {
         };
         let is_back = |known: &&Standing| {
             let is_another = known.lease.id != lease.id;
-            lease.token < known.lease.token || (lease.token == known.lease.token && is_another)
+            // A halt ends with its own token.
+            let resumes = known.halt().is_some() && lease.is_revocation() && parents.first() == known.commit.as_ref();
+            lease.token < known.lease.token || (lease.token == known.lease.token && is_another && !resumes)
         };
         let set_back = self.lease.filter(is_back);
         let came_to = set_back.map_or(Mark::default(), |known| known.lease.token.into());
@@ -80,7 +82,8 @@ impl Fence<'_> {
 mod tests {
     use super::*;
     use crate::{
-        Event, FenceName, LeaseState, State, lease::record::tests::lease, log::flight::tests::oid, next_token,
+        Event, FenceName, Lease, LeaseState, Reason, State, lease::record::tests::lease, log::flight::tests::oid,
+        next_token,
     };
 
     fn at(seconds: u64) -> Stamp {
@@ -139,6 +142,7 @@ mod tests {
         let repo = FenceName::repo();
         let is_halted = |known_halted: bool, found: FoundLease| {
             let mut state = after(Some((2, 6)), 5, FoundLease::Nothing);
+            state.leases.get_mut(&repo).unwrap().commit = oid("a");
             if known_halted {
                 state.leases.get_mut(&repo).unwrap().lease.state = LeaseState::Halted;
             }
@@ -152,6 +156,13 @@ mod tests {
         assert_eq!(is_halted(true, FoundLease::Nothing), (true, false));
         assert_eq!(is_halted(false, record(1, 5)), (false, true));
         // It was resumed, and the gate did not see it.
+        let resumed = |parent: &str| {
+            let lease = Lease { reason: Reason::Revoked, ..lease(4, 6, LeaseState::Released) };
+            let (commit, parents) = (oid("c").unwrap(), oid(parent).into_iter().collect());
+            FoundLease::Record(Box::new(Proposal { commit, parents, lease, proof: None }))
+        };
+        assert_eq!(is_halted(true, resumed("b")), (true, true), "of another halt");
+        assert_eq!(is_halted(true, resumed("a")), (false, true));
         assert_eq!(is_halted(true, record(3, 8)), (false, true));
         let halt = FoundLease::Record(Box::new(Proposal {
             commit: oid("c").unwrap(),

@@ -6,7 +6,7 @@ use super::memory::{MemoryStore, SwapFate};
 use crate::{
     Beat, Format, HolderMove, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Mark, Note, Purpose,
     Pushing, PushingAnswer, PushingEnd, PushingNext, Record, Secret, Sight, Swap, SwapRefused, Swapped, Taking,
-    TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Token, Ttl, Version, Whereabouts, next_token, nonce_of,
+    TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Token, Ttl, Version, Whereabouts, nonce_of,
 };
 use std::{cell::Cell, time::Duration};
 
@@ -91,12 +91,12 @@ impl<'a> TestRun<'a> {
     fn propose(&mut self, mark: Mark, purpose: Purpose) -> TakingAnswer {
         let before = self.seen.lease.clone();
         let (reason, state) = purpose.begins(before.as_ref().map(|before| &before.lease));
-        let last = before.as_ref().map(|before| before.lease.token).filter(|_| mark == Mark::default());
+        let last = before.as_ref().map(|before| &before.lease).filter(|_| mark == Mark::default());
         let (nonce, beat_nonce) = (nonce(), nonce());
         let lease = Lease {
             format: Format::OneUse,
             id: LeaseId::of([self.name; 16]),
-            token: next_token(last, mark).unwrap(),
+            token: purpose.token(last, mark).unwrap(),
             owner: format!("run {}", self.name),
             state,
             ttl: Ttl::of_seconds(TTL).unwrap(),
@@ -279,11 +279,11 @@ fn halted_fence_admits_nobody_until_it_is_resumed() {
         }
         store.let_revoke(true);
         let mut other = TestRun::new(store, 7);
-        assert_eq!((other.take(Purpose::Resume), other.token()), (TakingEnd::Ours, 3));
+        assert_eq!((other.take(Purpose::Resume), other.token()), (TakingEnd::Ours, 2));
         store.let_revoke(false);
         assert!(matches!(holder.push(HolderMove::Advance), PushingEnd::Lost { .. }), "it stays lost");
         let mut next = TestRun::new(store, 3);
-        assert_eq!((next.take(Purpose::Hold), next.token()), (TakingEnd::Ours, 4));
+        assert_eq!((next.take(Purpose::Hold), next.token()), (TakingEnd::Ours, 3));
         assert_eq!(next.push(HolderMove::Advance), PushingEnd::Landed);
     });
 }

@@ -4,7 +4,9 @@
 //! [`Taking::step`] takes an answer and returns the next action. It does no IO, so the client, its tests and the model
 //! all run the same rules.
 
-use crate::{Code, GateSays, Lease, LeaseSnapshot, LeaseState, Life, Reason, Stamp, SwapRefused};
+use crate::{
+    Code, GateSays, Lease, LeaseSnapshot, LeaseState, Life, Mark, Reason, Stamp, SwapRefused, Token, next_token,
+};
 use std::time::Duration;
 
 /// How often to try before the lease counts as held by another, and how many lost replies to tolerate.
@@ -42,6 +44,13 @@ impl Purpose {
             Purpose::Halt => LeaseState::Halted,
         };
         (reason, state)
+    }
+
+    /// The token of a new record in the place of `before`, which is above every token up to `mark`. Nobody has worked under
+    /// the token of a halt, so that it also ends the halt. None if the fence has no tokens left.
+    pub fn token(self, before: Option<&Lease>, mark: Mark) -> Option<Token> {
+        let last = before.map(|before| before.token);
+        if self == Purpose::Resume { last } else { next_token(last, mark) }
     }
 
     /// How often to try. A halt must get through although a whole fleet is changing the record.

@@ -212,8 +212,9 @@ impl<'a> Taker<'a> {
 
     /// Makes the record and its first beat, and swaps them in.
     fn propose(&mut self) -> Result<TakingAnswer, Failure> {
-        let last = self.seen.lease.as_ref().map(|seen| seen.lease.token);
-        let held = self.prepare(next_token(last, self.attempt.store.highest()?).ok_or_else(used_up)?)?;
+        let last = self.seen.lease.as_ref().map(|seen| &seen.lease);
+        let token = self.purpose.token(last, self.attempt.store.highest()?).ok_or_else(used_up)?;
+        let held = self.prepare(token)?;
         let sent = self.client.clock.now();
         let store = &self.attempt.store;
         let beat = self.client.beat_of(&held, None, self.seen.gate(), &store.by_its_clock(sent.clone()));

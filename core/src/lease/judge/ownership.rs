@@ -24,7 +24,7 @@ impl Judge<'_> {
         self.has_the_reason(lease, change)?;
         let beat = self.beat_of(lease)?;
         self.is_within_the_longest_ttl(lease)?;
-        self.has_the_next_token(lease)?;
+        self.has_its_token(lease, change)?;
         let standing = self.standing_of_new(proposal, parent, beat);
         Ok(self.change(change, standing))
     }
@@ -99,9 +99,12 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn has_the_next_token(&self, lease: &Lease) -> Result<(), Reject> {
+    /// The next one. Nobody has worked under the token of a halt, so it also ends the halt: on a fence with tokens of its
+    /// own, none is used up.
+    fn has_its_token(&self, lease: &Lease, change: LeaseMove) -> Result<(), Reject> {
         let last = self.current.map(|current| current.lease.token);
-        match next_token(last, self.mark) {
+        let next = if change == LeaseMove::Resume { last } else { next_token(last, self.mark) };
+        match next {
             Some(next) if lease.token == next => Ok(()),
             Some(next) if lease.token < next => Err(Reject::Stale {
                 fence: self.rules.fence.clone(),

@@ -307,14 +307,15 @@ fn halted_lease_goes_to_nobody_until_those_who_may_resume_it() {
         (Some(&halted), beat_of(1), "FENCE-HALTED"),
         (Some(&halted), beat_of(3), "FENCE-HALTED"),
         (Some(&halted), asks, "FENCE-HALTED"),
-        (Some(&halted), may(resumes(7, "a")), "resume"),
-        (Some(&gone), may(resumes(7, "0")), "resume"),
-        (Some(&halted), resumes(7, "a"), "FENCE-LEASE-INVALID"),
-        (Some(&halted), may(resumes(7, "c")), "FENCE-LEASE-INVALID"),
-        (Some(&halted), may(resumes(6, "a")), "FENCE-STALE"),
+        (Some(&halted), may(resumes(6, "a")), "resume"),
+        (Some(&gone), may(resumes(6, "0")), "resume"),
+        (Some(&halted), resumes(6, "a"), "FENCE-LEASE-INVALID"),
+        (Some(&halted), may(resumes(6, "c")), "FENCE-LEASE-INVALID"),
+        (Some(&halted), may(resumes(5, "a")), "FENCE-STALE"),
+        (Some(&halted), may(resumes(7, "a")), "FENCE-LEASE-INVALID"),
     ] {
         assert_eq!(code_of(current, 4, &asked, 100_000), expected, "{current:?} {asked:?}");
     }
-    let resumed = Standing { lease: Lease { reason: Reason::Revoked, ..lease(4, 7, LeaseState::Released) }, ..halted };
-    assert_eq!(code_of(Some(&resumed), 5, &taking(8, Reason::Released, "a"), 1), "grant");
+    let resumed = Standing { lease: Lease { reason: Reason::Revoked, ..lease(4, 6, LeaseState::Released) }, ..halted };
+    assert_eq!(code_of(Some(&resumed), 5, &taking(7, Reason::Released, "a"), 1), "grant");
 }

@@ -1,7 +1,7 @@
 //! Waiting for a slot: an operator's command goes before every push that does not have the slot yet.
 
 use crate::{
-    commands::operator::Operator,
+    commands::operator::{LOCK_TIMEOUT, Operator},
     failure::CommandError,
     host::{clock, process},
     log::{
@@ -10,37 +10,79 @@ use crate::{
     },
     push::slot::{self, FlightState, Viewpoint},
 };
-use git_fence_core::{FenceName, InFlight, Place, PushId, Rules};
+use git_fence_core::{Event, FenceName, InFlight, Place, PushId, Rules, Who};
 use std::time::{Duration, Instant};
 
 /// How often to check the slot.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
+/// A push that an operator's command found in the slot.
+pub(crate) struct Awaited {
+    pub(crate) flight: InFlight,
+    /// Whether its receive-pack was asked to exit.
+    pub(crate) evicted: bool,
+}
+
 impl Operator {
     /// The log under the lock, with the slot of `fence` free. Waits for the push in the slot as long as a push would, and
     /// goes before every push that arrives meanwhile.
     pub(crate) fn lock_when_free(&self, fence: &FenceName) -> Result<Store, CommandError> {
+        Ok(self.lock_after_pushes(fence, None)?.0)
+    }
+
+    /// The same, for a command that does not give up: a push that is still in the slot after the wait is evicted, for the
+    /// reason given. Returns the pushes that it waited for, too.
+    pub(crate) fn lock_after_eviction(
+        &self,
+        fence: &FenceName,
+        reason: &str,
+    ) -> Result<(Store, Vec<Awaited>), CommandError> {
+        self.lock_after_pushes(fence, Some(reason))
+    }
+
+    fn lock_after_pushes(
+        &self,
+        fence: &FenceName,
+        evict_for: Option<&str>,
+    ) -> Result<(Store, Vec<Awaited>), CommandError> {
         let wait = self.settings.rules(fence).map_or_else(|| Rules::for_repo().wait, |rules| rules.wait);
-        let start = Instant::now();
+        let mut end = Instant::now() + wait;
         let me = process::this();
         let mut is_announced = false;
         let mut watching: Option<(PushId, Instant)> = None;
+        let mut awaited: Vec<Awaited> = Vec::new();
         loop {
             let mut store = self.lock()?;
             let Some(flight) = store.state().fence(fence).slot.first().map(|flight| (*flight).clone()) else {
                 store.keep_turns(|turn| Some(turn.process) != me);
-                return Ok(store);
+                return Ok((store, awaited));
             };
+            if awaited.last().is_none_or(|last| last.flight.push != flight.push) {
+                awaited.push(Awaited { flight: flight.clone(), evicted: false });
+            }
             if watching.is_none_or(|(push, _)| push != flight.push) {
                 watching = Some((flight.push, Instant::now()));
             }
-            if start.elapsed() >= wait {
+            let watched = watching.map(|(push, since)| (push, since.elapsed()));
+            let pidfd = self.pidfd_of(&store, &flight, Viewpoint { here: &self.here, watched })?;
+            let was_evicted = awaited.last().is_some_and(|last| last.evicted);
+            if Instant::now() >= end
+                && !was_evicted
+                && let (Some(reason), Some(pidfd)) = (evict_for, &pidfd)
+                && process::terminate(pidfd).is_ok()
+            {
+                awaited.iter_mut().rev().take(1).for_each(|last| last.evicted = true);
+                end = Instant::now() + LOCK_TIMEOUT;
+                let who = Who { owner: None, pusher: self.name.clone(), address: None };
+                self.commit(store, Event::PushEvicted { push: flight.push, reason: reason.to_owned(), who })?;
+                slot::wait_for_exit(Some(pidfd), POLL_EVERY);
+                continue;
+            }
+            if Instant::now() >= end {
                 store.keep_turns(|turn| Some(turn.process) != me);
                 store.commit(Durability::Lazy)?;
                 return Err(still_in_flight(&flight, fence));
             }
-            let watched = watching.map(|(push, since)| (push, since.elapsed()));
-            let pidfd = self.pidfd_of(&store, &flight, Viewpoint { here: &self.here, watched })?;
             match me {
                 Some(process) if !is_announced => {
                     let place = Place { uptime_ms: clock::uptime_ms(), ..self.here.clone() };

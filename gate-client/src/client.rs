@@ -202,8 +202,9 @@ impl Client {
         }
     }
 
-    pub(crate) fn may_not_revoke(&self) -> Failure {
-        Failure::MayNotRevoke { remote: self.remote.name.clone(), fence: self.fence.clone() }
+    /// `verb` says what for: to revoke, to halt or to resume.
+    pub(crate) fn may_not(&self, verb: &'static str) -> Failure {
+        Failure::MayNotRevoke { remote: self.remote.name.clone(), fence: self.fence.clone(), verb }
     }
 
     pub(crate) fn no_options(&self) -> Failure {

@@ -85,9 +85,9 @@ pub(crate) enum Failure {
     /// The gate has no fence of this name.
     #[error("the gate of {} has no fence '{fence}'", text::in_quotes(remote))]
     NoSuchFence { remote: String, fence: FenceName, fences: Vec<FenceName> },
-    /// The gate does not let this pusher revoke leases.
-    #[error("the gate of {} does not allow you to revoke the lease of fence '{fence}'", text::in_quotes(remote))]
-    MayNotRevoke { remote: String, fence: FenceName },
+    /// The gate does not let this pusher revoke leases, or halt and resume fences.
+    #[error("the gate of {} does not allow you to {verb} the lease of fence '{fence}'", text::in_quotes(remote))]
+    MayNotRevoke { remote: String, fence: FenceName, verb: &'static str },
     /// The remote does not accept push options.
     #[error("the remote {} does not accept push options", text::in_quotes(remote))]
     NoOptions { remote: String },
@@ -400,8 +400,8 @@ impl Failure {
                 let names: Vec<String> = fences.iter().map(|fence| format!("'{fence}'")).collect();
                 format!("use one of its fences: {}", names.join(", "))
             }
-            Failure::MayNotRevoke { .. } => {
-                "ask the server's operator to run  git-fence-hook revoke,  or to add you to fence.allowRevoke".to_owned()
+            Failure::MayNotRevoke { verb, .. } => {
+                format!("ask the server's operator to run  git-fence-hook {verb},  or to add you to fence.allowRevoke")
             }
             Failure::NoOptions { .. } => {
                 "push without -o. If the server has a gate, its operator must set  receive.advertisePushOptions = true,  as  git-fence-hook install  does".to_owned()

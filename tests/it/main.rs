@@ -19,6 +19,7 @@ mod denied;
 mod doctor;
 mod faults;
 mod gitlab;
+mod halting;
 mod history;
 mod hostile;
 mod install;

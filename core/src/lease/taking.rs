@@ -46,6 +46,16 @@ impl Purpose {
         (reason, state)
     }
 
+    /// What is done, as a command.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Purpose::Hold => "acquire",
+            Purpose::Revoke => "revoke",
+            Purpose::Halt => "halt",
+            Purpose::Resume => "resume",
+        }
+    }
+
     /// The token of a new record in the place of `before`, which is above every token up to `mark`. Nobody has worked under
     /// the token of a halt, so that it also ends the halt. None if the fence has no tokens left.
     pub fn token(self, before: Option<&Lease>, mark: Mark) -> Option<Token> {

@@ -7,7 +7,6 @@ use crate::{
     git::How,
     lease::held::{HeldLease, HeldStore, Key, LeaseDir, Pulse, TakenBy},
     random,
-    run::watch::note,
     store::home::{LeaseHome, TAKEN_MEANWHILE},
 };
 use git_fence_core::{
@@ -73,32 +72,12 @@ impl Client {
         }
     }
 
-    /// Revokes the lease. Returns the revoked record; none if nobody held it.
-    pub(crate) fn revoke(&self, request: &LeaseRequest) -> Result<Option<Lease>, Failure> {
-        let (end, taker) = self.take(request, Purpose::Revoke)?;
-        let theirs = taker.seen.lease.clone().map(|seen| seen.lease);
-        let barrier = taker.barrier_if(end);
-        match end {
-            TakingEnd::NothingHeld => Ok(None),
-            TakingEnd::ChangesHands => Err(self.busy("the lease keeps changing hands")),
-            end => match taker.taken(end)? {
-                Taken::Ours(dir) => {
-                    dir.remove();
-                    if let Err(failure) = barrier {
-                        note(&format!(
-                            "revoked in the store; a push in flight may still land: {}",
-                            failure.in_one_line()
-                        ));
-                    }
-                    Ok(theirs)
-                }
-                Taken::Theirs(by, _) => Err(Failure::Held { fence: self.fence.clone(), by: Box::new(by) }),
-            },
-        }
-    }
-
     /// Does what [`Taking`] says until it has ended.
-    fn take<'a>(&'a self, request: &'a LeaseRequest, purpose: Purpose) -> Result<(TakingEnd, Taker<'a>), Failure> {
+    pub(super) fn take<'a>(
+        &'a self,
+        request: &'a LeaseRequest,
+        purpose: Purpose,
+    ) -> Result<(TakingEnd, Taker<'a>), Failure> {
         let mut taker = Taker::new(self, request, purpose)?;
         let (mut taking, mut next) = Taking::start(purpose);
         loop {
@@ -118,19 +97,19 @@ impl Client {
 }
 
 /// The state of the loop around [`Taking`].
-struct Taker<'a> {
+pub(super) struct Taker<'a> {
     client: &'a Client,
     request: &'a LeaseRequest,
     purpose: Purpose,
     /// The record that is being tried for.
-    attempt: Attempt<'a>,
+    pub(super) attempt: Attempt<'a>,
     /// What was read last, when, and for how long its beat has been unchanged.
-    seen: LeaseSnapshot,
+    pub(super) seen: LeaseSnapshot,
     now: Stamp,
     watched: Duration,
     /// What the last answers said.
     by: Option<HeldBy>,
-    halt: Option<Halt>,
+    pub(super) halt: Option<Halt>,
     refused: SwapRefused,
     why: String,
     not_sent: Option<Failure>,
@@ -138,11 +117,11 @@ struct Taker<'a> {
 
 /// One try: the new lease, its directory and its store. The directory is removed unless the lease was taken, or may
 /// have been: then this clone knows it again.
-struct Attempt<'a> {
-    id: LeaseId,
+pub(super) struct Attempt<'a> {
+    pub(super) id: LeaseId,
     master: Secret,
-    dir: LeaseDir,
-    store: LeaseHome<'a>,
+    pub(super) dir: LeaseDir,
+    pub(super) store: LeaseHome<'a>,
     may_be_ours: bool,
 }
 
@@ -188,7 +167,10 @@ impl<'a> Taker<'a> {
         let now = self.client.clock.now();
         self.watched = store.watched(&self.seen, &now);
         self.now = store.by_its_clock(now);
-        Ok(TakingAnswer::Seen(Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched)))
+        let mut sight = Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched);
+        // A halt whose barrier is not up is made once more: that puts it up.
+        sight.is_halted &= self.purpose != Purpose::Halt || !store.barrier_is_due()?;
+        Ok(TakingAnswer::Seen(sight))
     }
 
     /// Starts the next try after a random pause, so that runs that collided do not collide again.
@@ -330,7 +312,7 @@ impl<'a> Taker<'a> {
     }
 
     /// If the lease was taken: puts up the barrier that is due where another holder was overtaken. Returns whether one was.
-    fn barrier_if(&self, end: TakingEnd) -> Result<bool, Failure> {
+    pub(super) fn barrier_if(&self, end: TakingEnd) -> Result<bool, Failure> {
         let (TakingEnd::Ours, LeaseHome::Store(store)) = (end, &self.attempt.store) else { return Ok(false) };
         let Attempt { dir, .. } = &self.attempt;
         let (held, pulse) = (dir.held()?, dir.pulse()?);
@@ -347,7 +329,7 @@ impl<'a> Taker<'a> {
     }
 
     /// What the end means.
-    fn taken(mut self, end: TakingEnd) -> Result<Taken, Failure> {
+    pub(super) fn taken(mut self, end: TakingEnd) -> Result<Taken, Failure> {
         let client = self.client;
         match end {
             TakingEnd::Ours => {
@@ -372,7 +354,7 @@ impl<'a> Taker<'a> {
                 Some(gate) => client.refused_by(gate, &self.refused.said),
                 None => client.refused(&self.refused),
             }),
-            TakingEnd::MayNotRevoke => Err(client.may_not_revoke()),
+            TakingEnd::MayNotRevoke => Err(client.may_not(self.purpose.verb())),
             TakingEnd::MayBeOurs => {
                 self.attempt.may_be_ours = true;
                 Err(may_be_ours(self.request.ttl, &self.why))

@@ -34,6 +34,10 @@ outcomes! {
     NotOurs = "not-ours"
     /// `revoke`: the lease was taken from its holder
     Revoked = "revoked"
+    /// `resume`: the fence is not halted any more
+    Resumed = "resumed"
+    /// `resume`: the fence was not halted, so nothing was changed
+    NotHalted = "not-halted"
     /// `progress`: noted; the next heartbeat tells the remote
     Noted = "noted"
     /// `push`: the refs moved

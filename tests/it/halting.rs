@@ -306,3 +306,19 @@ fn halt_gets_through_under_a_steady_stream_of_pushes() {
         assert_eq!(world.server_ref("refs/heads/b0"), at, "nothing lands after the halt");
     }
 }
+
+/// The gate has been told of a store, which does not know of the halt.
+#[test]
+fn halted_fence_does_not_move_to_a_store() {
+    let world = world(Remote::Gate);
+    let (a, boss) = (world.agent("a"), world.agent("boss"));
+    a.ok(&["acquire"]);
+    a.ok(&["release"]);
+    boss.ok(&["halt", "--reason", "enough"]);
+    let store = "https://127.0.0.1:1/leases";
+    world.configure("fence.store", store);
+    world.configure("fence.resource", "app");
+    let (code, said) = a.code(&["store", "move", "remote", store]);
+    assert!(code != 0 && said.contains("is halted by"), "{said}");
+    assert_eq!(world.lease("State"), "halted");
+}

@@ -5,6 +5,7 @@
 //! it when the lease is lost or `run` dies. Called by the command line; the helper finds its lease with [`inside`].
 
 pub(crate) mod acquiring;
+pub(crate) mod alert;
 pub(crate) mod child;
 pub(crate) mod inside;
 pub(crate) mod keeper;
@@ -28,6 +29,7 @@ use crate::{
     report::{CurrentHolder, Report, in_ms, outcome::Outcome},
     run::{
         acquiring::{FirstFree, Wait, release, take_first_free},
+        alert::Alert,
         starter::Starter,
         watch::{Bounds, Ended, Run, RunEvent, code_of_signal, note},
     },
@@ -87,6 +89,13 @@ pub(crate) struct RunArgs {
     /// The exit code of a skipped run
     #[arg(short = 'E', long = "skip-code", value_name = "CODE", default_value_t = 0)]
     skip_code: u8,
+    /// Run this shell command when the lease was lost or the fence halted: at most 10 s, with the outcome as JSON on
+    /// standard input. It never changes the exit code [default: fence.onLost, or none]
+    #[arg(long, value_name = "CMD")]
+    on_lost: Option<String>,
+    /// The same when nothing ran, because the lease is held or the fence halted [default: fence.onSkip, or none]
+    #[arg(long, value_name = "CMD")]
+    on_skip: Option<String>,
     /// Write the outcome of the run to this file, as JSON
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
@@ -131,6 +140,9 @@ pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCo
     }
     if args.json {
         report.print_after(report.held_ms.is_some());
+    }
+    if let Some(alert) = Alert::on(&report) {
+        alert.send(args, context, &report);
     }
     ExitCode::from(code)
 }

@@ -63,6 +63,14 @@ pub(crate) fn text(figures: &Figures) -> String {
         page.family(name, "counter", help);
         page.sample(name, &[], count);
     }
+    let help =
+        "The TTL that the longest run of a fence that ended well suggests: one and a half times to twice its length.";
+    page.family("git_fence_lease_suggested_ttl_seconds", "gauge", help);
+    for fence in fences {
+        if let Some(ttl) = fence.suggested_ttl_s {
+            page.sample("git_fence_lease_suggested_ttl_seconds", &[("fence", fence.fence.as_str())], u64::from(ttl));
+        }
+    }
     page.summary("git_fence_lease_hold", "Time that leases were held, of those that ended", &leases.holds_us);
     page.text
 }

@@ -267,6 +267,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn halt_of_a_lease_that_is_older_than_the_gate_means_lease_tokens() {
+        use crate::{LeaseState::Halted, Reason};
+        let mut found = lease_line_with(Event::LeaseFound, Halted);
+        for (reason, expected) in [(Reason::First, None), (Reason::Revoked, Some(TokenKind::Lease))] {
+            if let Event::LeaseFound(line) = &mut found {
+                line.standing.lease.reason = reason;
+            }
+            assert_eq!(kind(&fold(&[settings(true), found.clone()]).unwrap()), expected);
+        }
+    }
+
     /// In that version, a lease closed its fence to other tokens whenever it was granted.
     #[test]
     fn lease_in_a_log_of_an_older_version_means_lease_tokens() {

@@ -1,8 +1,8 @@
 //! The state of all fences: the fold of the log's lines.
 
 use crate::{
-    FenceName, Heir, InFlight, KnownSettings, LeaseLine, LeaseState, Mark, MarkStanding, PushId, Renewed, Standing,
-    TokenKind,
+    FenceName, Heir, InFlight, KnownSettings, LeaseLine, LeaseState, Mark, MarkStanding, PushId, Reason, Renewed,
+    Standing, TokenKind,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,13 +118,15 @@ impl State {
     /// Whether a line about a lease decides that the fence takes lease tokens.
     fn decides_the_kind(&mut self, line: &LeaseLine) -> bool {
         let (fence, state) = (&line.fence, line.standing.lease.state);
-        let was_never_granted = self.never_granted.contains(fence) || !self.leases.contains_key(fence);
-        if state == LeaseState::Halted || (state == LeaseState::Released && self.never_granted.contains(fence)) {
-            if was_never_granted {
+        let (is_new, is_first) = (!self.leases.contains_key(fence), line.standing.lease.reason == Reason::First);
+        let is_halt = state == LeaseState::Halted && !(is_new && !is_first);
+        if is_halt || (state == LeaseState::Released && self.never_granted.contains(fence)) {
+            if is_new {
                 self.never_granted.insert(fence.clone());
             }
             return false;
         }
+        // Also the halt of a lease that is older than the gate.
         self.never_granted.remove(fence);
         let is_decided = self.kinds.contains_key(fence) && self.knows_kinds();
         // A lease that has moved says nothing about the tokens that come from elsewhere.

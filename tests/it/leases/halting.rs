@@ -113,8 +113,11 @@ fn halt_stops_own_tokens_and_decides_nothing() {
     world.push_token("main", "6").assert_refused("FENCE-HALTED");
     said(&resume(&world, &["--reason", "x"]));
     world.push_token("main", "6").assert_landed();
-    fetch(&world);
+    assert_eq!(lease.at(), None, "there is still no lease in the repository");
     lease.take(&Agent::new("anna"), 9, "released").assert_refused("FENCE-LEASE-INVALID");
+    let pusher = world.agent("pusher");
+    let (code, said) = pusher.code(&["push", "--token", "8", "origin", "HEAD:refs/heads/by-client"]);
+    assert_eq!(code, 0, "{said}");
     world.assert_log_is_whole();
 }
 
@@ -300,4 +303,18 @@ fn halted_fence_is_shown() {
     }
     let stats: serde_json::Value = serde_json::from_str(&shown(&["stats", "--json"])).unwrap();
     assert_eq!((&stats["leases"]["halted"], &stats["leases"]["resumed"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn fence_that_nobody_has_held_keeps_clients_out() {
+    let world = World::new(&any_git());
+    let a = world.agent("a");
+    said(&halt(&world, &["--reason", "not yet"]));
+    let (code, text) = a.code(&["acquire"]);
+    assert!(code == 11 && text.contains("is halted by '"), "{text}");
+    assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 75);
+    said(&resume(&world, &["--reason", "now"]));
+    a.ok(&["acquire"]);
+    a.ok(&["push", "origin", "HEAD:main"]);
+    world.assert_log_is_whole();
 }

@@ -54,7 +54,7 @@ pub(super) fn kept_elsewhere(verb: &str, lease: Option<&Standing>, rules: &Rules
     })
 }
 
-/// Revokes, halts or resumes: moves the refs, and returns the change of the lease.
+/// Revokes, halts or resumes: moves the refs, if there are any, and returns the change of the lease.
 pub(crate) fn taken_away(
     operator: &Operator,
     store: &Store,
@@ -97,6 +97,13 @@ pub(crate) fn taken_away(
     let proposal = Proposal { commit: commit.clone(), parents, lease, proof: None };
     let request = LeaseAsk { lease: Some(proposal), beat: Some(beat), may_revoke: true, ..LeaseAsk::default() };
     let change = judge_lease(rules, current, mark, &request, &now).map_err(refused)?;
+    let state = store.state().fence(fence);
+    // A fence that never granted a lease is halted in the log alone: with a lease in the repository, clients would take it
+    // for one whose tokens come from there.
+    if before.is_none() && !state.was_granted {
+        let standing = Standing { commit: None, ..change.standing };
+        return Ok(LeaseChange { standing, ..change });
+    }
     move_refs(operator, fence, (&commit, before), &beat_commit)?;
     Ok(change)
 }

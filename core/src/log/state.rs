@@ -119,7 +119,7 @@ impl State {
     fn decides_the_kind(&mut self, line: &LeaseLine) -> bool {
         let (fence, state) = (&line.fence, line.standing.lease.state);
         let (is_new, is_first) = (!self.leases.contains_key(fence), line.standing.lease.reason == Reason::First);
-        let is_halt = state == LeaseState::Halted && !(is_new && !is_first);
+        let is_halt = state == LeaseState::Halted && (!is_new || is_first);
         if is_halt || (state == LeaseState::Released && self.never_granted.contains(fence)) {
             if is_new {
                 self.never_granted.insert(fence.clone());

@@ -50,12 +50,11 @@ pub(crate) enum Switch {
     Resume,
 }
 
+/// A fence, and what came of it.
+pub(crate) type Turned = (FenceName, Result<Output, Failure>);
+
 /// What came of each fence, in their order. One that fails does not stop the others.
-pub(crate) fn turn(
-    context: &Context,
-    switch: Switch,
-    args: &HaltArgs,
-) -> Result<Vec<(FenceName, Result<Output, Failure>)>, Failure> {
+pub(crate) fn turn(context: &Context, switch: Switch, args: &HaltArgs) -> Result<Vec<Turned>, Failure> {
     let wanted =
         LeaseArgs { owner: args.owner.clone(), ttl: None, reason: args.reason.clone(), skew: "10s".to_owned() };
     // Nobody beats for it, so it needs no time: no gate finds that too long.
@@ -85,7 +84,7 @@ pub(crate) fn turn(
         };
         let done = done
             .map(|report| Output::of(Report { owner: request.owner.clone(), words: request.words.clone(), ..report }));
-        (client.fence.clone(), done)
+        (client.fence, done)
     };
     Ok(clients.into_iter().map(one).collect())
 }

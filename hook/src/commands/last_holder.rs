@@ -30,7 +30,7 @@ pub(crate) fn last_holder(standing: &Standing, repository: &Repository) -> Optio
     let Some(first) = first else {
         let owner = "somebody".to_owned();
         let is_known = standing.lease.reason != Reason::First && standing.parent.is_some();
-        return is_known.then(|| LastHolder { owner, token, time, reason: Reason::Revoked, by, words });
+        return is_known.then_some(LastHolder { owner, token, time, reason: Reason::Revoked, by, words });
     };
     if is_ownership(&first.lease) && first.lease.state == LeaseState::Held {
         let Lease { owner: held, token: last, .. } = first.lease;

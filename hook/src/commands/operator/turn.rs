@@ -8,9 +8,13 @@ use crate::{
         mutex::Turn,
         store::{Durability, Store},
     },
-    push::slot::{self, FlightState, Viewpoint},
+    push::{
+        slot::{self, FlightState, Viewpoint},
+        watched::Watched,
+    },
 };
-use git_fence_core::{Event, FenceName, InFlight, Place, PushId, Rules, Who};
+use git_fence_core::{Event, FenceName, InFlight, Place, PlannedRef, Rules, Who};
+use git_fence_system::process::ProcessHandle;
 use std::time::{Duration, Instant};
 
 /// How often to check the slot.
@@ -49,7 +53,7 @@ impl Operator {
         let mut end = Instant::now() + wait;
         let me = process::this();
         let mut is_announced = false;
-        let mut watching: Option<(PushId, Instant)> = None;
+        let mut watched: Option<Watched> = None;
         let mut awaited: Vec<Awaited> = Vec::new();
         loop {
             let mut store = self.lock()?;
@@ -60,25 +64,24 @@ impl Operator {
             if awaited.last().is_none_or(|last| last.flight.push != flight.push) {
                 awaited.push(Awaited { flight: flight.clone(), evicted: false });
             }
-            if watching.is_none_or(|(push, _)| push != flight.push) {
-                watching = Some((flight.push, Instant::now()));
-            }
-            let watched = watching.map(|(push, since)| (push, since.elapsed()));
-            let pidfd = self.pidfd_of(&store, &flight, Viewpoint { here: &self.here, watched })?;
-            let was_evicted = awaited.last().is_some_and(|last| last.evicted);
-            if Instant::now() >= end
-                && !was_evicted
-                && let (Some(reason), Some(pidfd)) = (evict_for, &pidfd)
-                && process::terminate(pidfd).is_ok()
+            let plan = store.plan_of(&flight)?;
+            let watching = Watched::go_on(watched, flight.push, &plan, &self.repository);
+            let receive_pack = self.receive_pack_of(&flight, &plan, &watching);
+            let is_late = Instant::now() >= end;
+            if is_late
+                && let Some(last) = awaited.last_mut().filter(|last| !last.evicted)
+                && let (Some(reason), Some(receive_pack)) = (evict_for, &receive_pack)
+                && process::terminate(receive_pack).is_ok()
             {
-                awaited.iter_mut().rev().take(1).for_each(|last| last.evicted = true);
+                last.evicted = true;
                 end = Instant::now() + LOCK_TIMEOUT;
                 let who = Who { owner: None, pusher: self.name.clone(), address: None };
                 self.commit(store, Event::PushEvicted { push: flight.push, reason: reason.to_owned(), who })?;
-                slot::wait_for_exit(Some(pidfd), POLL_EVERY);
+                watching.wait(Some(receive_pack), POLL_EVERY);
+                watched = Some(watching);
                 continue;
             }
-            if Instant::now() >= end {
+            if is_late {
                 store.keep_turns(|turn| Some(turn.process) != me);
                 store.commit(Durability::Lazy)?;
                 return Err(still_in_flight(&flight, fence));
@@ -91,23 +94,19 @@ impl Operator {
                 }
                 _ => drop(store),
             }
-            slot::wait_for_exit(pidfd.as_ref(), POLL_EVERY);
+            watching.wait(receive_pack.as_ref(), POLL_EVERY);
+            watched = Some(watching);
         }
     }
 
-    fn pidfd_of(
-        &self,
-        store: &Store,
-        flight: &InFlight,
-        viewpoint: Viewpoint<'_>,
-    ) -> Result<Option<git_fence_system::process::ProcessHandle>, CommandError> {
-        let plan = store.plan_of(flight)?;
+    /// To wait for the process that moves the refs, if it is visible and still runs.
+    fn receive_pack_of(&self, flight: &InFlight, plan: &[PlannedRef], watching: &Watched) -> Option<ProcessHandle> {
+        let viewpoint = Viewpoint { here: &self.here, watched: Some(watching.for_how_long()) };
         let bound = slot::bound_of(flight, &self.settings);
-        let flight_state = slot::state_of(flight, &plan, viewpoint, bound, &self.repository);
-        Ok(match flight_state {
-            Ok(FlightState::Running(pidfd)) => pidfd,
+        match slot::state_of(flight, plan, viewpoint, bound, &self.repository) {
+            Ok(FlightState::Running(receive_pack)) => receive_pack,
             Ok(FlightState::Over(_)) | Err(_) => None,
-        })
+        }
     }
 }
 

@@ -269,7 +269,7 @@ fn halt_and_resume_whose_answers_are_lost_are_settled() {
         return;
     }
     for remote in Remote::BOTH {
-        for plan in ["lost", "cut", "lost lost", "cut lost", "lost cut lost"] {
+        for plan in ["lost", "cut", "lost lost", "cut lost", "lost cut lost", "lost lost lost lost"] {
             let world = world(remote);
             let (a, boss) = (world.agent("a"), world.agent("boss"));
             a.ok(&["acquire"]);
@@ -284,6 +284,7 @@ fn halt_and_resume_whose_answers_are_lost_are_settled() {
                 assert_eq!(world.lease("State"), state, "{remote:?} {plan} {command}: {said}");
             }
             assert_eq!(a.code(&["push", "origin", "HEAD:main"]).0, 75, "{remote:?} {plan}");
+            assert!(boss.ok(&["release"]).contains("no lease is held here"), "nothing of it is kept");
         }
     }
 }

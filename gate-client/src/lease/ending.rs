@@ -72,7 +72,7 @@ impl Client {
                 // Whether it landed is seen at the next try.
                 TakingEnd::MayBeOurs => {
                     ours.push(taker.attempt.id.clone());
-                    why = taker.taken(end).err().map_or(String::new(), |failure| failure.in_one_line());
+                    why.clone_from(&taker.why);
                 }
                 end => {
                     let held_by = held_by.map(|held| with_last(&taker, held));
@@ -87,16 +87,25 @@ impl Client {
     }
 
     /// Resumes the fence. Returns the halt that has ended; none if it was not halted. A barrier that is due stays due for
-    /// the next holder, where it cannot be put up now.
+    /// the next holder, where it cannot be put up now. A lost answer is tried again, as for a halt.
     pub(crate) fn resume(&self, request: &LeaseRequest) -> Result<Option<Halt>, Failure> {
-        let (end, taker) = self.take(request, Purpose::Resume)?;
-        let halt = taker.seen.halt();
-        let _ = taker.barrier_if(end);
-        match end {
-            TakingEnd::NotHalted => Ok(None),
-            TakingEnd::ChangesHands => Err(self.busy(CHANGES_HANDS)),
-            end => self.is_taken(end, taker).map(|()| halt),
+        let (mut sent, mut why) = (None, String::new());
+        for _ in 0..MOST_TRIES {
+            let (end, taker) = self.take(request, Purpose::Resume)?;
+            let halt = taker.seen.halt();
+            let _ = taker.barrier_if(end);
+            match end {
+                // Ours may be what has ended it.
+                TakingEnd::NotHalted => return Ok(sent),
+                TakingEnd::ChangesHands => return Err(self.busy(CHANGES_HANDS)),
+                TakingEnd::MayBeOurs => {
+                    sent = halt;
+                    why.clone_from(&taker.why);
+                }
+                end => return self.is_taken(end, taker).map(|()| halt),
+            }
         }
+        Err(Failure::Unknown { why: format!("the fence may be resumed, and to resume it again is harmless: {why}") })
     }
 
     /// The record is ours. Nobody works under it, so nothing of it is kept here.

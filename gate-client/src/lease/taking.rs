@@ -111,7 +111,7 @@ pub(super) struct Taker<'a> {
     by: Option<HeldBy>,
     pub(super) halt: Option<Halt>,
     refused: SwapRefused,
-    why: String,
+    pub(super) why: String,
     not_sent: Option<Failure>,
 }
 

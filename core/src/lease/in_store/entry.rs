@@ -139,12 +139,16 @@ impl FenceEntry {
             format: Option<u64>,
         }
         let damaged = |e: serde_json::Error| EntryError::NoEntry(text::one_line(e.to_string().as_bytes(), 100));
-        // Checked first: a later format may change everything else.
-        let any: Any = serde_json::from_str(body).map_err(damaged)?;
-        if let Some(other) = any.format.filter(|format| *format != u64::from(ENTRY_FORMAT)) {
+        let entry: Result<FenceEntry, _> = serde_json::from_str(body);
+        // A later format may change everything else, so what cannot be read may be no damage.
+        let format = match &entry {
+            Ok(entry) => Some(u64::from(entry.format)),
+            Err(_) => serde_json::from_str::<Any>(body).map_err(damaged)?.format,
+        };
+        if let Some(other) = format.filter(|format| *format != u64::from(ENTRY_FORMAT)) {
             return Err(EntryError::Format(other));
         }
-        let entry: FenceEntry = serde_json::from_str(body).map_err(damaged)?;
+        let entry = entry.map_err(damaged)?;
         if entry.name != name {
             return Err(EntryError::Another(text::one_line(entry.name.as_bytes(), 200)));
         }

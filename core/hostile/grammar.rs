@@ -253,7 +253,7 @@ pub fn is_lease(bytes: &[u8]) -> bool {
                 ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
                 ("Fence-Token", |value| is_token(value.as_bytes())),
                 ("Fence-Owner", shows_something),
-                ("Fence-State", |value| ["held", "released", "moved"].contains(&value)),
+                ("Fence-State", |value| ["held", "released", "halted", "moved"].contains(&value)),
                 ("Fence-TTL", ttl),
                 ("Fence-Reason", reasons),
                 ("Fence-Holder", |value| is_hex(value.as_bytes(), 64)),
@@ -366,7 +366,7 @@ fn is_valid(key: &str, value: &Value) -> bool {
             value.is_null() || value.is_u64()
         }
         "state" if value.is_string() => {
-            text(&|bytes| [&b"held"[..], b"released", b"moved", b"current"].contains(&bytes))
+            text(&|bytes| [&b"held"[..], b"released", b"halted", b"moved", b"current"].contains(&bytes))
         }
         "tokens" | "before" => is_kind(value),
         "event" => text(&|bytes| Scan(bytes).run(|b| b.is_ascii_lowercase() || b == b'.') == bytes.len()),

@@ -43,6 +43,7 @@ impl State {
         for member in members {
             self.marks.remove(member);
             self.leases.remove(member);
+            self.never_granted.remove(member);
         }
         self.raise(family, floor);
     }

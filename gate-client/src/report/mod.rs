@@ -12,7 +12,7 @@ use crate::{
     lease::held::HeldLease,
 };
 use git_fence_core::{
-    Code, FenceName, HeldBy, LastHolder, Lease, LeaseId, Reason, StoreCheckStep, StoreClock, StorePlace, Token,
+    Code, FenceName, Halt, HeldBy, LastHolder, Lease, LeaseId, Reason, StoreCheckStep, StoreClock, StorePlace, Token,
 };
 use outcome::Outcome;
 use serde::Serialize;
@@ -55,6 +55,9 @@ pub(crate) struct Report {
     /// Who held it last, if nobody holds it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last: Option<LastHolder>,
+    /// Who halted the fence, if it is halted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) halt: Option<Halt>,
     /// How long my lease is still good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expires_in_ms: Option<u64>,
@@ -119,6 +122,7 @@ impl Report {
             owner: String::new(),
             holder: None,
             last: None,
+            halt: None,
             expires_in_ms: None,
             retryable: false,
             message: message.into(),
@@ -150,6 +154,7 @@ impl Report {
         self.exit_code = Some(failure.exit_code());
         self.fence = failure.fence().cloned().or(self.fence.take());
         self.holder = failure.holder().or(self.holder.take());
+        self.halt = failure.halt().or(self.halt.take());
         self.retryable = failure.is_retryable();
         self.message = failure.in_one_line();
         self.hint = Some(failure.hint());

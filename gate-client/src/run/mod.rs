@@ -5,6 +5,7 @@
 //! it when the lease is lost or `run` dies. Called by the command line; the helper finds its lease with [`inside`].
 
 pub(crate) mod acquiring;
+pub(crate) mod alert;
 pub(crate) mod child;
 pub(crate) mod inside;
 pub(crate) mod keeper;
@@ -28,12 +29,13 @@ use crate::{
     report::{CurrentHolder, Report, in_ms, outcome::Outcome},
     run::{
         acquiring::{FirstFree, Wait, release, take_first_free},
+        alert::Alert,
         starter::Starter,
         watch::{Bounds, Ended, Run, RunEvent, code_of_signal, note},
     },
 };
 use clap::{Args, ValueEnum};
-use git_fence_core::{Code, FenceName, HeldBy};
+use git_fence_core::{Code, FenceName, Halt, HeldBy};
 use git_fence_system::{
     colours::say,
     signals::{SIGTERM, listen, termination_signals},
@@ -90,6 +92,13 @@ pub(crate) struct RunArgs {
     /// The exit code of a skipped run
     #[arg(short = 'E', long = "skip-code", value_name = "CODE", default_value_t = 0)]
     skip_code: u8,
+    /// Run this shell command when the lease was lost or the fence halted: at most 10 s, with the outcome as JSON on
+    /// standard input. It never changes the exit code [default: fence.onLost, or none]
+    #[arg(long, value_name = "CMD")]
+    on_lost: Option<String>,
+    /// The same when nothing ran, because the lease is held or the fence halted [default: fence.onSkip, or none]
+    #[arg(long, value_name = "CMD")]
+    on_skip: Option<String>,
     /// Write the outcome of the run to this file, as JSON
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
@@ -135,6 +144,9 @@ pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCo
     if args.json {
         report.print_after(report.held_ms.is_some());
     }
+    if let Some(alert) = Alert::on(&report) {
+        alert.send(args, context, &report);
+    }
     ExitCode::from(code)
 }
 
@@ -171,10 +183,14 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, report: 
         let _ = on_exit.send(RunEvent::GitIsGone);
     });
 
-    let (client, dir) = match take_first_free(&clients, &request, wait, &events, &stop)? {
-        FirstFree::Ours(client, dir) => (client, dir),
-        FirstFree::AllHeld(client, by, _) => return Ok(args.skip(context, if_held, report, &client, by)),
-        FirstFree::Interrupted(signal, left_behind) => {
+    let (client, dir) = match take_first_free(&clients, &request, wait, &events, &stop) {
+        Ok(FirstFree::Ours(client, dir)) => (client, dir),
+        Ok(FirstFree::AllHeld(client, by, _)) => return Ok(args.skip(context, if_held, report, &client, by)),
+        Err(Failure::Halted { remote, fence, halt }) if if_held != IfHeld::Fail => {
+            return Ok(args.skip_halted(report, remote, fence, *halt));
+        }
+        Err(failure) => return Err(failure),
+        Ok(FirstFree::Interrupted(signal, left_behind)) => {
             report.outcome = Outcome::Interrupted;
             "a signal ended the run before it had the lease".clone_into(&mut report.message);
             if let Some(failure) = left_behind {
@@ -207,7 +223,8 @@ fn told_before(failure: Failure, is_told: bool, report: &mut Report) -> Result<u
         return Err(failure);
     }
     report.fail(&failure);
-    note(&format!("the run ends with exit code {LOST}, because its push found the lease lost"));
+    let how = if failure.halt().is_some() { "the fence halted" } else { "the lease lost" };
+    note(&format!("the run ends with exit code {LOST}, because its push found {how}"));
     Ok(LOST)
 }
 
@@ -273,6 +290,17 @@ impl RunArgs {
             IfHeld::Wait => duration(self.wait.as_deref().unwrap_or("30s"), "--wait"),
             IfHeld::Skip | IfHeld::Fail => Ok(Duration::ZERO),
         }
+    }
+
+    /// The fence is halted, which is not a failure either. Nobody knows for how long, so it is not waited for.
+    fn skip_halted(&self, report: &mut Report, remote: String, fence: FenceName, halt: Halt) -> u8 {
+        report.message = format!("halted: nothing ran, because fence '{fence}' is {halt}");
+        (report.outcome, report.code) = (Outcome::Halted, Some(Code::Halted));
+        (report.fence, report.remote, report.halt) = (Some(fence), Some(remote), Some(halt));
+        if !self.quiet {
+            note(&report.message);
+        }
+        self.skip_code
     }
 
     /// Another run holds the lease, which is not a failure.

@@ -164,6 +164,26 @@ fn leases_are_revoked_by_member_and_by_the_change_to_own_tokens() {
 }
 
 #[test]
+fn halting_goes_by_member_and_says_that_new_members_go_on() {
+    let world = per_branch(&any_git());
+    let (a, b) = (LeaseOf { world: &world, fence: "branch/a" }, LeaseOf { world: &world, fence: "branch/b" });
+    let (anna, bob) = (Agent::new("anna"), Agent::new("bob"));
+    a.take(&anna, 1, "first").assert_landed();
+    b.take(&bob, 1, "first").assert_landed();
+    ok(&world, &["halt", "--fence", "branch/a", "--reason", "a test"]);
+    a.take(&bob.again(), 9, "first").assert_refused("FENCE-HALTED");
+    b.write(&bob, "b", 1, "first").assert_landed();
+    let said = refused(&world, &["halt", "--fence", "branch", "--reason", "a test"]);
+    assert!(said.contains("'branch' is a family"), "{said}");
+    let said = refused(&world, &["halt", "--all", "--reason", "a test"]);
+    assert!(said.contains("that begin from now on are not halted"), "{said}");
+    b.take(&anna.again(), 9, "first").assert_refused("FENCE-HALTED");
+    ok(&world, &["resume", "--all", "--reason", "a test"]);
+    let found = LeaseOf { world: &world, fence: "branch/b" }.take(&anna.again(), 9, "first");
+    assert_ne!(found.code().as_deref(), Some("FENCE-HALTED"));
+}
+
+#[test]
 fn doctor_looks_at_the_leases_of_members() {
     let world = per_branch(&any_git());
     let lease = LeaseOf { world: &world, fence: "branch/a" };

@@ -44,6 +44,11 @@ pub(crate) fn detail(line: &Line) -> String {
             format!("{fence}  {}, mark at least {mark}: {reason}", tokens::describe_kind(Some(*tokens)))
         }
         Event::LeaseGranted(line) | Event::LeaseRevoked(line) | Event::LeaseFound(line) => of_lease(line),
+        Event::LeaseHalted(line) | Event::LeaseResumed(line) => {
+            let Lease { owner, words, .. } = &line.standing.lease;
+            let words = words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
+            format!("{}  {}{words}", line.fence, text::in_quotes(owner))
+        }
         Event::MarkFound(line) => {
             let at = line.at.as_ref().map_or("gone".to_owned(), |at| format!("at {}", at.record.token));
             format!("{}  mark in the repository is {at}, mark {}", line.fence, line.mark)

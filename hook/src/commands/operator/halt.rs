@@ -186,7 +186,7 @@ fn turn(
     let operator = Operator::at(dir, environment)?;
     let names: Vec<FenceName> = match (&args.fence[..], args.all) {
         ([], false) => vec![FenceName::repo()],
-        (_, true) => all_fences(&operator, switch)?,
+        (_, true) => all_fences(&operator, switch),
         (named, false) => named.to_vec(),
     };
     for name in &args.fence {
@@ -210,19 +210,20 @@ fn turn(
 
 /// The fences in the settings; of families, the known members. A family itself is there if it is halted, because that stops no
 /// member which begins later.
-fn all_fences(operator: &Operator, switch: Switch) -> Result<Vec<FenceName>, CommandError> {
-    let store = operator.lock()?;
+fn all_fences(operator: &Operator, switch: Switch) -> Vec<FenceName> {
+    let fences = &operator.settings.fences;
+    // If the log cannot be read, each fence fails, and says why.
+    let store = fences.iter().any(Rules::is_family).then(|| operator.lock().ok()).flatten();
     let mut names = Vec::new();
-    for rules in &operator.settings.fences {
-        if rules.is_family() {
+    for rules in fences {
+        if let Some(store) = store.as_ref().filter(|_| rules.is_family()) {
             names.extend(store.state().members(&rules.fence).cloned());
         }
         if !rules.is_family() || switch == Switch::Halt {
             names.push(rules.fence.clone());
         }
     }
-    store.commit(Durability::Lazy)?;
-    Ok(names)
+    names
 }
 
 /// Said rather than passed over: whoever halts all relies on it.

@@ -269,7 +269,7 @@ fn halt_and_resume_whose_answers_are_lost_are_settled() {
         return;
     }
     for remote in Remote::BOTH {
-        for plan in ["lost", "cut", "lost lost", "cut lost", "lost cut lost", "lost lost lost lost"] {
+        for plan in ["lost", "cut", "lost lost", "cut lost", "lost cut lost", "cut cut cut cut"] {
             let world = world(remote);
             let (a, boss) = (world.agent("a"), world.agent("boss"));
             a.ok(&["acquire"]);

@@ -61,6 +61,23 @@ pub fn is_guardable(name: &str) -> bool {
         && rest.split('/').next() != Some("fence")
 }
 
+/// A fence name, or `<family>/<member>` as text: nothing that git refuses in every ref, other bytes as `\xNN`, and after a `~`
+/// only a hash.
+pub fn is_fence_or_member(bytes: &[u8]) -> bool {
+    let Some(slash) = bytes.iter().position(|b| *b == b'/') else { return is_fence(bytes) };
+    let mut parts = bytes[slash + 1..].splitn(2, |b| *b == b'~');
+    let member = parts.next().unwrap_or_default();
+    let has_good_escapes = member.split(|b| *b == b'\\').skip(1).all(|rest| {
+        let mut scan = Scan(rest);
+        scan.eat(b"x") && rest.get(1..3).is_some_and(|hex| is_hex(hex, 2))
+    });
+    is_fence(&bytes[..slash])
+        && !member.is_empty()
+        && has_good_escapes
+        && !member.iter().any(|b| b.is_ascii_control() || b" ^:?*[".contains(b))
+        && parts.next().is_none_or(|hash| is_hex(hash, 64))
+}
+
 /// A fence name, character by character.
 pub fn is_fence(bytes: &[u8]) -> bool {
     let mut before = b'.';
@@ -298,18 +315,18 @@ pub fn flaw_in(value: &Value) -> Option<String> {
         Value::Object(pairs) => pairs.iter().find_map(|(key, value)| match key.as_str() {
             "settings" => None,
             "marks" if value.is_object() => value.as_object()?.iter().find_map(|(fence, mark)| {
-                let valid = is_fence(fence.as_bytes()) && is_mark(mark);
+                let valid = is_fence_or_member(fence.as_bytes()) && is_mark(mark);
                 (!valid).then(|| format!("{fence}: {mark}"))
             }),
             "kinds" => value.as_object()?.iter().find_map(|(fence, kind)| {
-                let valid = is_fence(fence.as_bytes()) && is_kind(kind);
+                let valid = is_fence_or_member(fence.as_bytes()) && is_kind(kind);
                 (!valid).then(|| format!("{fence}: {kind}"))
             }),
             "leases" if value.is_object() => value.as_object()?.iter().find_map(|(fence, standing)| {
-                (!is_fence(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
+                (!is_fence_or_member(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
             }),
             "written" => value.as_object()?.iter().find_map(|(fence, standing)| {
-                (!is_fence(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
+                (!is_fence_or_member(fence.as_bytes())).then(|| fence.clone()).or_else(|| flaw_in(standing))
             }),
             // Before the first write its token is 0.
             "record" => {
@@ -340,7 +357,7 @@ fn is_valid(key: &str, value: &Value) -> bool {
         "token" => value.is_null() || value.as_u64().is_some_and(|n| is_token(n.to_string().as_bytes())),
         "mark" | "from" | "raises_to" => value.is_null() || is_mark(value),
         "ttl" => value.as_u64().is_some_and(|n| (1..=604_800).contains(&n)),
-        "fence" => value.is_null() || text(&is_fence),
+        "fence" => value.is_null() || text(&is_fence_or_member),
         "old" | "new" | "commit" | "parent" => value.is_null() || text(&is_id),
         "id" | "lease" => text(&|bytes| is_hex(bytes, 32)),
         "format" => [1, 2].iter().any(|known| value == known),

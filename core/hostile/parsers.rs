@@ -83,6 +83,13 @@ fn replaced(mut value: Value, place: &Index, by: Value) -> Value {
     value
 }
 
+fn lease_ref(name: &RefName) {
+    if let Some((fence, part)) = LeasePart::in_name(name) {
+        assert_eq!(part.of(&fence), *name);
+        assert!(name.is_lease());
+    }
+}
+
 proptest! {
     #![proptest_config(cases(1000))]
 
@@ -103,10 +110,20 @@ proptest! {
 
     #[test]
     fn names_of_lease_refs_are_parsed_strictly(name in near("refs/fence/[a-z]{1,4}/(lease|beat|lease/ask)".prop_map(String::into_bytes))) {
-        let name = RefName::new(name);
-        if let Some((fence, part)) = LeasePart::in_name(&name) {
-            prop_assert_eq!(part.of(&fence), name.clone());
-            prop_assert!(name.is_lease());
+        lease_ref(&RefName::new(name));
+    }
+
+    #[test]
+    fn names_of_members_are_parsed_strictly(name in near("refs/fence/[a-z]{1,4}%2f([a-z0-9_-]|%[0-9a-f]{2}){1,9}/(lease|beat|mark)".prop_map(String::into_bytes))) {
+        lease_ref(&RefName::new(name));
+    }
+
+    #[test]
+    fn members_are_read_as_they_are_written(name in near("[a-z]{1,4}/([a-zA-Z0-9./_-]|\\\\x[0-9a-f]{2}){1,9}(~[0-9a-f]{64})?".prop_map(String::into_bytes))) {
+        if let Ok(fence) = FenceName::read(&name) {
+            prop_assert!(super::grammar::is_fence_or_member(fence.as_str().as_bytes()), "{fence}");
+            prop_assert_eq!(FenceName::read(fence.as_str().as_bytes()), Ok(fence.clone()));
+            prop_assert_eq!(FenceName::in_component(fence.component().as_bytes()), Some(fence));
         }
     }
 }

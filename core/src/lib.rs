@@ -85,6 +85,7 @@ pub use report::tally::{FenceTally, Observed, Tally};
 pub use rule::code::Code;
 pub use rule::decide::{Claim, Decision, decide, moved_marks, outdated};
 pub use rule::enforcement::{Enforcement, Ground};
+pub use rule::family::NoFence;
 pub use rule::fence::Fence;
 pub use rule::heirs::{Heir, KnownSettings, heirs};
 pub use rule::offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};

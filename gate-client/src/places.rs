@@ -1,6 +1,6 @@
 //! Where leases are kept, and why one of these places cannot be used: sentences and hints for people.
 
-use git_fence_core::{Elsewhere, FenceName, StoreFault, StoreFaultKind, StorePlace, text};
+use git_fence_core::{Elsewhere, FenceName, LeasePart, StoreFault, StoreFaultKind, StorePlace, text};
 
 /// What is wrong with a store.
 pub(crate) fn of_store(place: &str, fault: &StoreFault) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn kept_elsewhere(remote: &str, fence: &FenceName, at: &Elsewhere) ->
         }
         Elsewhere::OwnTokens => format!("fence '{fence}' of {remote} takes tokens of its pushers' own, and no leases"),
         Elsewhere::MarkGone => {
-            format!("the mark of fence '{fence}' is gone from {remote}: refs/fence/{fence}/mark does not exist")
+            format!("the mark of fence '{fence}' is gone from {remote}: {} does not exist", LeasePart::Mark.of(fence))
         }
     }
 }
@@ -40,7 +40,8 @@ pub(crate) fn where_to_look(fence: &FenceName, at: &Elsewhere) -> String {
             "nothing was taken. Push with a token of your own:  git fence push --token N;  or let leases have it:  git fence store move own URL".to_owned()
         }
         Elsewhere::MarkGone => format!(
-            "somebody has removed it, and without it old tokens would count again. Put it back from what the store knows:  git fence store init --mark --fence {fence}"
+            "somebody has removed it, and without it old tokens would count again. Put it back from what the store knows:  git fence store init --mark --fence {}",
+            fence.in_shell()
         ),
     }
 }

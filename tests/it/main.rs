@@ -18,6 +18,7 @@ mod copies;
 mod demo;
 mod denied;
 mod doctor;
+mod families;
 mod faults;
 mod gitlab;
 mod halting;

@@ -25,7 +25,7 @@ impl LeasePart {
             LeasePart::Ask => "lease/ask",
             LeasePart::Mark => "mark",
         };
-        RefName::new(format!("refs/fence/{fence}/{part}"))
+        RefName::new(format!("refs/fence/{}/{part}", fence.component()))
     }
 
     /// The fence whose lease `name` belongs to, and which part of it `name` is.
@@ -39,7 +39,7 @@ impl LeasePart {
             b"mark" => LeasePart::Mark,
             _ => return None,
         };
-        Some((FenceName::parse(&rest[..slash]).ok()?, part))
+        Some((FenceName::in_component(&rest[..slash])?, part))
     }
 }
 
@@ -52,6 +52,8 @@ mod tests {
         for part in [LeasePart::Lease, LeasePart::Beat, LeasePart::Ask, LeasePart::Mark] {
             let name = part.of(&FenceName::repo());
             assert_eq!(LeasePart::in_name(&name), Some((FenceName::repo(), part)));
+            let member = FenceName::read(b"branch/feature/X").unwrap();
+            assert_eq!(LeasePart::in_name(&part.of(&member)), Some((member, part)));
         }
         for name in
             ["refs/fence/repo", "refs/fence/repo/x", "refs/fence/a/b/lease", "refs/fence/A/lease", "refs/heads/x"]

@@ -214,6 +214,16 @@ pub enum Event {
         /// Who raised it.
         pusher: String,
     },
+    /// Members of a family are forgotten: their refs are gone, and nobody has held them for long.
+    #[serde(rename = "members.forgotten")]
+    MembersForgotten {
+        /// The family.
+        fence: FenceName,
+        /// Its members.
+        members: Vec<FenceName>,
+        /// The floor of the family from now on: new members begin there, and so do these if they come back.
+        mark: Mark,
+    },
     /// An operator changed the kind of tokens that a fence takes.
     #[serde(rename = "tokens.changed")]
     TokensChanged {

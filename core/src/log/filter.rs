@@ -7,7 +7,7 @@ use crate::{Event, FenceName, Line, Stake, Token};
 pub struct Filter {
     /// Pushes that were refused, or would have been in enforce mode. Asking for a lease is not a push.
     pub rejected: bool,
-    /// Lines that name this fence.
+    /// Lines that name this fence; of a family, also those that name a member.
     pub fence: Option<FenceName>,
     /// Lines that name exactly this pusher.
     pub pusher: Option<String>,
@@ -33,7 +33,7 @@ impl Filter {
     /// Fence and token must belong together: a push may carry tokens for several fences.
     fn matches_stake(&self, event: &Event) -> bool {
         let wanted = |fence: Option<&FenceName>, token: Option<Token>| {
-            self.fence.as_ref().is_none_or(|wanted| fence == Some(wanted))
+            self.fence.as_ref().is_none_or(|wanted| fence.is_some_and(|fence| fence.is_of(wanted)))
                 && self.token.is_none_or(|wanted| token == Some(wanted))
         };
         match event {
@@ -49,6 +49,9 @@ impl Filter {
             }
             Event::MarkRaised { fence, .. } | Event::MarkLowered { fence, .. } | Event::TokensChanged { fence, .. } => {
                 wanted(Some(fence), None)
+            }
+            Event::MembersForgotten { fence, members, .. } => {
+                members.iter().chain([fence]).any(|fence| wanted(Some(fence), None))
             }
             Event::LeaseGranted(line)
             | Event::LeaseAdvanced(line)
@@ -97,6 +100,7 @@ fn pusher_of(event: &Event) -> Option<&str> {
             Some(&refused.who.pusher)
         }
         Event::LogRecovered { .. }
+        | Event::MembersForgotten { .. }
         | Event::SettingsChanged { .. }
         | Event::PushSettled { .. }
         | Event::PushLanded { .. } => None,

@@ -144,9 +144,9 @@ impl Landed {
 }
 
 impl InFlight {
-    /// Whether it occupies the slot of `fence`.
+    /// Whether it occupies the slot of `fence`; of a family, that of any member.
     pub fn touches(&self, fence: &FenceName) -> bool {
-        self.stakes.iter().any(|stake| stake.fence == *fence)
+        self.stakes.iter().any(|stake| stake.fence.is_of(fence))
     }
 
     /// The token it carries for `fence`.

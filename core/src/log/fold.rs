@@ -40,10 +40,11 @@ impl State {
                 self.settings_since = seq;
                 self.inherit(heirs);
             }
-            Event::MarkRaised { fence, mark, .. } => self.raise(fence, *mark),
+            Event::MarkRaised { fence, mark, .. } => self.raise_all(fence, *mark),
+            Event::MembersForgotten { fence, members, mark, .. } => self.forget(fence, members, *mark),
             Event::TokensChanged { fence, tokens, mark, .. } => {
-                self.kinds.insert(fence.clone(), *tokens);
-                self.raise(fence, *mark);
+                self.kinds.insert(fence.configured(), *tokens);
+                self.raise_all(fence, *mark);
             }
             Event::LeaseGranted(line)
             | Event::LeaseAdvanced(line)
@@ -95,7 +96,7 @@ impl State {
             // A lease's token moves refs together with the lease, so the line of the lease decides the kind.
             if !flight.leases.iter().any(|change| change.fence == *fence) {
                 let kind = self.wrote(fence, flight.marks.iter().find(|change| change.fence == *fence));
-                self.kinds.entry(fence.clone()).or_insert(kind);
+                self.kinds.entry(fence.configured()).or_insert(kind);
             }
         }
         Ok(())

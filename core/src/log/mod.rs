@@ -9,6 +9,7 @@ pub(crate) mod filter;
 pub(crate) mod flight;
 pub(crate) mod fold;
 pub(crate) mod marks;
+mod members;
 pub(crate) mod place;
 pub(crate) mod ref_watch;
 pub(crate) mod refused;

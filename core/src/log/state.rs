@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The state of all fences of a repository.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct State {
-    /// The marks of the fences that have been written to.
+    /// The marks of the fences that have been written to. The mark of a family is the floor on which members begin that are
+    /// not here.
     pub marks: BTreeMap<FenceName, Mark>,
     /// The current leases of the fences that have granted one.
     #[serde(default)]
@@ -18,7 +19,7 @@ pub struct State {
     /// The marks in the repository, of the fences that have one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub written: BTreeMap<FenceName, MarkStanding>,
-    /// The kind of tokens that each fence takes, if decided.
+    /// The kind of tokens that each fence takes, if decided. In a family it belongs to the family.
     #[serde(default)]
     pub kinds: BTreeMap<FenceName, TokenKind>,
     /// The fences whose lease was never granted: its record is a halt, or the end of one. It says nothing about the kind
@@ -41,9 +42,8 @@ impl State {
     /// Each heir starts at the giver's mark, or at the token of its lease if that is higher.
     pub(super) fn inherit(&mut self, heirs: &[Heir]) {
         for Heir { fence, giver } in heirs {
-            let granted = self.leases.get(giver).map_or(Mark::default(), |standing| standing.lease.token.into());
-            let mark = self.fence(giver).mark.max(granted);
-            self.raise(fence, mark);
+            let mark = self.highest_of(giver);
+            self.raise_all(fence, mark);
         }
         // Earlier heirs are needed as long as a push from before may land.
         if self.in_flight.is_empty() {
@@ -59,10 +59,10 @@ impl State {
         if push.0 >= self.settings_since {
             return;
         }
-        let mut raised = vec![fence.clone()];
+        let mut raised = vec![fence.configured()];
         for Heir { fence, giver } in self.heirs.clone() {
             if raised.contains(&giver) {
-                self.raise(&fence, mark);
+                self.raise_all(&fence, mark);
                 raised.push(fence);
             }
         }
@@ -70,7 +70,8 @@ impl State {
 
     /// A mark never goes down.
     pub(super) fn raise(&mut self, fence: &FenceName, mark: Mark) {
-        let old = self.marks.entry(fence.clone()).or_default();
+        let floor = self.floor_of(fence);
+        let old = self.marks.entry(fence.clone()).or_insert(floor);
         *old = (*old).max(mark);
     }
 
@@ -111,7 +112,7 @@ impl State {
             flight.leases.retain(|change| change.fence != line.fence);
         }
         if decides {
-            self.kinds.insert(line.fence.clone(), TokenKind::Lease);
+            self.kinds.insert(line.fence.configured(), TokenKind::Lease);
         }
     }
 
@@ -128,7 +129,7 @@ impl State {
         }
         // Also the halt of a lease that is older than the gate.
         self.never_granted.remove(fence);
-        let is_decided = self.kinds.contains_key(fence) && self.knows_kinds();
+        let is_decided = self.kinds.contains_key(&fence.configured()) && self.knows_kinds();
         // A lease that has moved says nothing about the tokens that come from elsewhere.
         !is_decided && state != LeaseState::Moved
     }

@@ -20,6 +20,12 @@ pub struct HealthyRuns {
 }
 
 impl HealthyRuns {
+    /// Adds those of another fence.
+    pub fn include(&mut self, more: HealthyRuns) {
+        self.count += more.count;
+        self.longest = self.longest.max(more.longest);
+    }
+
     pub(crate) fn add(&mut self, held: Duration) {
         self.count += 1;
         self.longest = self.longest.max(held);

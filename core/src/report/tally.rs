@@ -45,6 +45,13 @@ pub struct FenceTally {
 }
 
 impl FenceTally {
+    /// Adds those of another fence.
+    pub fn add(&mut self, more: FenceTally) {
+        self.accepted += more.accepted;
+        self.refused += more.refused;
+        self.moved += more.moved;
+    }
+
     /// All pushes to the fence.
     pub fn pushes(&self) -> u64 {
         self.accepted + self.refused

@@ -51,14 +51,15 @@ impl Fence<'_> {
 }
 
 impl State {
-    /// The current state of fence `name`. A fence that was never written to has the mark 0.
+    /// The current state of fence `name`. A fence that was never written to has the mark 0; a member of a family, the floor of
+    /// its family.
     pub fn fence(&self, name: &FenceName) -> Fence<'_> {
         Fence {
-            mark: self.marks.get(name).copied().unwrap_or_default(),
+            mark: self.marks.get(name).copied().unwrap_or_else(|| self.floor_of(name)),
             lease: self.leases.get(name),
             written: self.written.get(name),
             was_granted: self.leases.contains_key(name) && !self.never_granted.contains(name),
-            kind: self.kinds.get(name).copied(),
+            kind: self.kinds.get(&name.configured()).copied(),
             slot: self.in_flight.iter().filter(|flight| self.is_in_the_way(flight, name)).collect(),
         }
     }

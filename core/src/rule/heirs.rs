@@ -21,6 +21,9 @@ pub struct Heir {
 struct Guard {
     fence: FenceName,
     refs: Vec<String>,
+    /// Whether it is a family.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    each: bool,
 }
 
 /// The settings as far as a log's state keeps them: their digest, and what each fence guards. The rest is in the log
@@ -60,7 +63,7 @@ impl Settings {
     }
 
     fn guards(&self) -> Vec<Guard> {
-        let guard = |rules: &Rules| Guard { fence: rules.fence.clone(), refs: rules.refs.clone() };
+        let guard = |rules: &Rules| Guard { fence: rules.fence.clone(), refs: rules.refs.clone(), each: rules.each };
         self.fences.iter().map(guard).collect()
     }
 }
@@ -73,15 +76,19 @@ pub fn heirs(before: &KnownSettings, now: &Settings) -> Vec<Heir> {
     let (before, now) = (&before.fences, now.guards());
     let mut found = Vec::new();
     for to in &now {
-        for from in before.iter().filter(|from| from.fence != to.fence && gives(from, before, to, &now)) {
+        for from in before.iter().filter(|from| gives(from, before, to, &now)) {
             found.push(Heir { fence: to.fence.clone(), giver: from.fence.clone() });
         }
     }
     found
 }
 
-/// Whether some ref moved from fence `from` to fence `to`. A ref belongs to the first fence that guards it.
+/// Whether some ref moved from fence `from` to fence `to`, or between members of one family. A ref belongs to the first fence
+/// that guards it.
 fn gives(from: &Guard, before: &[Guard], to: &Guard, now: &[Guard]) -> bool {
+    if from.fence == to.fence {
+        return renames_members(from, to);
+    }
     // Refs that the giver, or another fence before the heir, still guards do not move to the heir.
     let given = from.refs.iter().filter(|pattern| !is_guarded_before(&to.fence, pattern, now));
     // Refs that the heir, or another fence before the giver, guarded already were not the giver's.
@@ -89,10 +96,26 @@ fn gives(from: &Guard, before: &[Guard], to: &Guard, now: &[Guard]) -> bool {
     given.into_iter().any(|theirs| to.refs.iter().filter(is_new).any(|own| may_overlap(theirs, own)))
 }
 
+/// Whether a ref that was one member's is now another's: the fence has become a family or is none any more, or its star
+/// matches another part of the name.
+fn renames_members(from: &Guard, to: &Guard) -> bool {
+    from.each != to.each || (from.each && from.refs != to.refs)
+}
+
 /// Whether fences before `fence` in this order guard everything that the pattern matches.
 fn is_guarded_before(fence: &FenceName, pattern: &str, order: &[Guard]) -> bool {
     let before = order.iter().take_while(|guard| guard.fence != *fence);
-    before.flat_map(|guard| &guard.refs).any(|wider| covers(wider, pattern))
+    before
+        .flat_map(|guard| guard.refs.iter().filter(|wider| guard.holds_all_of(wider)))
+        .any(|wider| covers(wider, pattern))
+}
+
+impl Guard {
+    /// Whether it guards all that its pattern matches. The star of a family never matches nothing, so `release*` leaves out
+    /// `release`; after a slash no ref ends anyway.
+    fn holds_all_of(&self, pattern: &str) -> bool {
+        !self.each || pattern.ends_with("/*")
+    }
 }
 
 /// Whether `wider` certainly matches everything that `pattern` matches.
@@ -168,6 +191,39 @@ mod tests {
             assert_eq!(found, expected, "{before:?} -> {now:?}");
         }
         assert!(heirs(&KnownSettings::default(), &settings(&[REPO])).is_empty(), "no ref was guarded before");
+    }
+
+    #[test]
+    fn members_of_a_family_inherit_when_their_names_change() {
+        let family = |refs: &str, each| {
+            let mut settings = settings(&[("branch", &[refs]), ("repo", &["refs/heads/*", "refs/tags/*"])]);
+            settings.fences[0].each = each;
+            settings
+        };
+        let found = |before: Settings, now: Settings| {
+            let before = KnownSettings::of(&serde_json::to_value(before).unwrap(), None);
+            let found = heirs(&before, &now);
+            found.iter().map(|heir| format!("{}>{}", heir.giver, heir.fence)).collect::<Vec<_>>().join(" ")
+        };
+        let all = || family("refs/heads/*", true);
+        assert_eq!(found(all(), all()), "");
+        assert_eq!(found(family("refs/heads/*", false), all()), "branch>branch");
+        assert_eq!(found(all(), family("refs/heads/*", false)), "branch>branch");
+        // refs/heads/f/x was branch/f/x, and is branch/x.
+        assert_eq!(found(all(), family("refs/heads/f/*", true)), "branch>branch branch>repo");
+        assert_eq!(found(settings(&[("repo", &["refs/heads/*"])]), all()), "repo>branch");
+        // The family does not guard refs/heads/release, although its pattern matches it.
+        let release = settings(&[("release", &["refs/heads/release"]), ("repo", &["refs/heads/*"])]);
+        let mut both = settings(&[
+            ("family", &["refs/heads/release*"]),
+            ("release", &["refs/heads/release"]),
+            ("repo", &["refs/heads/*"]),
+        ]);
+        both.fences[0].each = true;
+        let mut without = both.clone();
+        without.fences.remove(1);
+        assert!(found(both.clone(), without).contains("release>repo"));
+        assert!(found(release, both).contains("repo>family"));
     }
 
     #[test]

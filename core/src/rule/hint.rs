@@ -10,7 +10,7 @@ pub(super) const WHO_CHANGES: &str = "Only the server's operator can change this
 pub(crate) fn command(name: &str, fence: &FenceName) -> String {
     match fence.as_str() {
         FenceName::REPO => format!("git fence {name}"),
-        fence => format!("git fence {name} --fence {fence}"),
+        _ => format!("git fence {name} --fence {}", fence.in_shell()),
     }
 }
 
@@ -22,8 +22,11 @@ pub(super) fn under_a_lease(fence: &FenceName) -> String {
 
 /// How to send a token of one's own.
 fn with_a_token(fence: &FenceName) -> String {
-    let token = if fence.as_str() == FenceName::REPO { "<n>".to_owned() } else { format!("{fence}:<n>") };
-    format!("push with  -o fence-token={token},  or end the commit's message with the trailer  Fencing-Token: {token}")
+    let (token, option) = match fence.as_str() {
+        FenceName::REPO => ("<n>".to_owned(), "<n>".to_owned()),
+        _ => (format!("{fence}:<n>"), format!("{}:<n>", fence.in_shell())),
+    };
+    format!("push with  -o fence-token={option},  or end the commit's message with the trailer  Fencing-Token: {token}")
 }
 
 /// What to do about a push without a token, on a fence that takes tokens of this kind.

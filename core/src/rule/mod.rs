@@ -6,6 +6,7 @@
 pub(crate) mod code;
 pub(crate) mod decide;
 pub(crate) mod enforcement;
+pub(crate) mod family;
 pub(crate) mod fence;
 pub(crate) mod heirs;
 pub(crate) mod hint;

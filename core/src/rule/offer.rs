@@ -50,9 +50,9 @@ impl Offer {
         self.tokens.is_empty()
     }
 
-    /// Removes the token for `fence`.
-    pub fn withdraw(&mut self, fence: &FenceName) {
-        self.tokens.remove(fence);
+    /// Removes the tokens for these fences.
+    pub fn withdraw(&mut self, from: impl Fn(&FenceName) -> bool) {
+        self.tokens.retain(|fence, _| !from(fence));
     }
 
     /// Adds a token; a second one for the same fence must be the same.
@@ -143,15 +143,13 @@ fn read_token(value: &[u8], settings: &Settings) -> Result<(FenceName, Token), S
     Ok((fence, token))
 }
 
-/// `<n>` is for the fence `repo`, `<fence>:<n>` for the fence it names, which must exist.
+/// `<n>` is for the fence `repo`, `<fence>:<n>` for the fence or member it names, which must exist.
 fn split_fence<'v>(value: &'v [u8], settings: &Settings) -> Result<(FenceName, &'v [u8]), String> {
     let (fence, rest) = match value.iter().position(|b| *b == b':') {
-        Some(at) => (FenceName::parse(&value[..at]).map_err(|e| e.to_string())?, &value[at + 1..]),
+        Some(at) => (FenceName::read(&value[..at]).map_err(|e| e.to_string())?, &value[at + 1..]),
         None => (FenceName::repo(), value),
     };
-    if settings.rules(&fence).is_none() {
-        return Err(format!("this repository has no fence '{fence}'"));
-    }
+    settings.fence_called(&fence).map_err(|e| e.to_string())?;
     Ok((fence, rest))
 }
 

@@ -68,6 +68,13 @@ impl TokenKind {
     }
 }
 
+/// After how long a member of a family is forgotten, unless set.
+const FORGET_AFTER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+fn is_the_default_time(forget_after: &Option<Duration>) -> bool {
+    *forget_after == Some(FORGET_AFTER)
+}
+
 /// The rules of one fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rules {
@@ -75,6 +82,16 @@ pub struct Rules {
     pub fence: FenceName,
     /// The refs it guards: patterns in which `*` crosses slashes.
     pub refs: Vec<String>,
+    /// Whether each of these refs has a fence of its own: the fence is a family.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub each: bool,
+    /// After how long a member of a family is forgotten whose ref is gone and that nobody holds; `None`: never.
+    #[serde(
+        rename = "forget_after_ms",
+        skip_serializing_if = "is_the_default_time",
+        serialize_with = "as_optional_milliseconds"
+    )]
+    pub forget_after: Option<Duration>,
     /// Enforce, observe, or off.
     pub mode: Mode,
     /// Which tokens are new enough.
@@ -113,6 +130,8 @@ impl Rules {
         Rules {
             fence: FenceName::repo(),
             refs: vec!["refs/heads/*".to_owned(), "refs/tags/*".to_owned()],
+            each: false,
+            forget_after: Some(FORGET_AFTER),
             mode: Mode::Enforce,
             accept: Accept::Above,
             tokenless: false,
@@ -134,9 +153,13 @@ impl Rules {
         StorePlace::new(&self.store.as_ref()?.shown(), self.resource.as_ref()?)
     }
 
-    /// Whether this fence guards `name`. No fence guards lease refs.
+    /// Whether this fence, or a member of this family, guards `name`. No fence guards lease refs.
     pub fn guards(&self, name: &RefName) -> bool {
-        !name.is_lease() && self.refs.iter().any(|pattern| pattern_matches(pattern, name))
+        let matches = || match self.each {
+            true => self.star_in(name).is_some(),
+            false => self.refs.iter().any(|pattern| pattern_matches(pattern, name)),
+        };
+        !name.is_lease() && matches()
     }
 
     /// Whether `pusher`, byte for byte as the host names it, may push here without a token.
@@ -201,7 +224,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The fence that guards `name`, if any.
+    /// The fence that guards `name`, if any; or the family, if a member does: [`Settings::fence_name_of`] names it.
     pub fn fence_of(&self, name: &RefName) -> Option<&Rules> {
         self.fences.iter().find(|rules| rules.guards(name))
     }
@@ -214,11 +237,6 @@ impl Settings {
     /// Whether every fence is off.
     pub fn are_all_off(&self) -> bool {
         self.fences.iter().all(|rules| rules.mode == Mode::Off)
-    }
-
-    /// The rules of fence `name`.
-    pub fn rules(&self, name: &FenceName) -> Option<&Rules> {
-        self.fences.iter().find(|rules| rules.fence == *name)
     }
 }
 

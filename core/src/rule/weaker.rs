@@ -9,9 +9,9 @@ impl Settings {
         let enforced = before.fences.iter().filter(|rules| rules.mode == Mode::Enforce);
         let is_kept = |pattern: &String| self.fences.iter().any(|rules| rules.refs.contains(pattern));
         enforced.flat_map(|rules| &rules.refs).any(|pattern| !is_kept(pattern))
-            || self.fences.iter().any(|rules| before.rules(&rules.fence).is_some_and(|was| rules.is_laxer_than(was)))
+            || self.fences.iter().any(|rules| before.rules(&rules.fence).is_some_and(|was| rules.is_laxer_than(&was)))
             || before.heirs_in(self).iter().any(|heir| match (self.rules(&heir.fence), before.rules(&heir.giver)) {
-                (Some(rules), Some(was)) => rules.is_laxer_than(was),
+                (Some(rules), Some(was)) => rules.is_laxer_than(&was),
                 _ => false,
             })
     }

@@ -4,6 +4,7 @@
 
 pub mod clone_setting;
 pub(crate) mod length;
+mod members;
 pub(crate) mod names;
 pub(crate) mod object_id;
 pub(crate) mod push;

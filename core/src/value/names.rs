@@ -4,21 +4,44 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The name of a fence: one path component of `[a-z0-9._-]`, at most 64 bytes.
+/// The name of a fence: one path component of `[a-z0-9._-]`, at most 64 bytes; or of a member of a family,
+/// `<family>/<member>`, where the member is any part of a ref's name.
 ///
-/// It is also a component of `refs/fence/<name>/lease`, so it must be valid in a ref name.
+/// It is also a component of `refs/fence/<name>/lease`, so it must be valid in a ref name: see [`FenceName::component`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FenceName(String);
 
 /// Why a text is not the name of a fence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0} is not a valid fence name: use 1 to 64 of a-z, 0-9, '.', '_' and '-', not starting with '.' or '-', without '..', not ending in '.' or '.lock'"
-)]
-pub struct FenceNameError(String);
+pub enum FenceNameError {
+    /// It is not the name of a fence in the settings.
+    #[error(
+        "{0} is not a valid fence name: use 1 to 64 of a-z, 0-9, '.', '_' and '-', not starting with '.' or '-', without '..', not ending in '.' or '.lock'"
+    )]
+    Name(String),
+    /// It is not the name of a member.
+    #[error("{name} is not the name of a fence: {why}")]
+    Member {
+        /// The name, made safe to show.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+impl FenceNameError {
+    pub(super) fn member(name: &[u8], why: &'static str) -> FenceNameError {
+        FenceNameError::Member { name: text::quoted(name), why }
+    }
+}
 
 impl FenceName {
+    /// For names that are known to be valid.
+    pub(super) fn made(name: String) -> FenceName {
+        FenceName(name)
+    }
+
     /// The fence that every repository has.
     pub const REPO: &'static str = "repo";
 
@@ -27,9 +50,9 @@ impl FenceName {
         FenceName(Self::REPO.to_owned())
     }
 
-    /// Reads a name.
+    /// Reads the name of a fence in the settings. A member is read by [`FenceName::read`].
     pub fn parse(name: &[u8]) -> Result<FenceName, FenceNameError> {
-        let refused = || FenceNameError(text::quoted(name));
+        let refused = || FenceNameError::Name(text::quoted(name));
         let allowed = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b);
         let text = std::str::from_utf8(name).map_err(|_| refused())?;
         let safe = (1..=64).contains(&name.len())
@@ -51,7 +74,7 @@ impl TryFrom<String> for FenceName {
     type Error = FenceNameError;
 
     fn try_from(name: String) -> Result<FenceName, FenceNameError> {
-        FenceName::parse(name.as_bytes())
+        FenceName::read(name.as_bytes())
     }
 }
 
@@ -89,6 +112,20 @@ impl RefName {
     /// Whether it is longer than any file's path, so that no such ref can exist.
     pub fn is_too_long(&self) -> bool {
         self.0.len() > 4096
+    }
+
+    /// Whether git allows it for a ref below `refs/` (`git check-ref-format`).
+    pub fn is_valid(&self) -> bool {
+        let name = &self.0[..];
+        let holds = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
+        let is_component = |part: &[u8]| !part.is_empty() && !part.starts_with(b".") && !part.ends_with(b".lock");
+        name.starts_with(b"refs/")
+            && !self.is_too_long()
+            && !name.ends_with(b".")
+            && !holds(b"..")
+            && !holds(b"@{")
+            && !name.iter().any(|b| b.is_ascii_control() || b" ~^:?*[\\".contains(b))
+            && name.split(|b| *b == b'/').all(is_component)
     }
 
     /// Whether the ref is in the namespace of leases, `refs/fence/…`, which no fence guards. That includes
@@ -139,6 +176,30 @@ mod tests {
             assert!(FenceName::parse(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(FenceName::parse(b"\xff").is_err());
+    }
+
+    #[test]
+    fn names_are_valid_as_git_says() {
+        for good in ["refs/heads/x", "refs/heads/a.b", "refs/heads/@", "refs/x", "refs/heads/-a", "refs/heads/\u{e4}"] {
+            assert!(RefName::new(good).is_valid(), "{good}");
+        }
+        for bad in [
+            "heads/x",
+            "refs/",
+            "refs/heads/",
+            "refs//x",
+            "refs/heads/.x",
+            "refs/heads/x.lock",
+            "refs/x.lock/y",
+            "refs/heads/a..b",
+            "refs/heads/x.",
+            "refs/heads/a@{b",
+            "refs/heads/a b",
+            "refs/heads/a\x7f",
+        ] {
+            assert!(!RefName::new(bad).is_valid(), "{bad}");
+        }
+        assert!(RefName::new(*b"refs/heads/\xff").is_valid());
     }
 
     #[test]

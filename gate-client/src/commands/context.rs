@@ -19,10 +19,10 @@ use crate::{
     surroundings::Environment,
 };
 use clap::Args;
-use git_fence_core::{FenceName, LeaseId, Ttl, few_words, length_of_time, owner_name, text};
+use git_fence_core::{FenceName, LeaseId, RefName, Ttl, few_words, length_of_time, owner_name, text};
 use git_fence_system::{env, place, user};
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     io::{self, IsTerminal as _},
     os::unix::ffi::OsStrExt,
     path::PathBuf,
@@ -38,9 +38,12 @@ const NONE: &str = "none";
 /// Which fence of which remote.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Target {
-    /// The fence [default: that of the enclosing run, or repo]
+    /// The fence, or a member of a family, as in pr/7 [default: that of the enclosing run, or repo]
     #[arg(long, value_name = "NAME")]
     pub(crate) fence: Option<String>,
+    /// The fence of this branch, in the family 'branch': short for --fence branch/X
+    #[arg(long, value_name = "X", conflicts_with = "fence")]
+    pub(crate) branch: Option<OsString>,
     /// The remote, by name or URL [default: that of the enclosing run, or origin]
     #[arg(long, value_name = "REMOTE")]
     pub(crate) remote: Option<String>,
@@ -48,6 +51,37 @@ pub(crate) struct Target {
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 }
+
+impl Target {
+    /// The fence that is named.
+    pub(crate) fn fence_name(&self) -> Result<Option<FenceName>, Failure> {
+        match &self.branch {
+            Some(branch) => fence_of_branch(branch).map(Some),
+            None => self.fence.as_deref().map(fence_called).transpose(),
+        }
+    }
+}
+
+/// The fence with this name.
+pub(crate) fn fence_called(name: &str) -> Result<FenceName, Failure> {
+    FenceName::read(name.as_bytes()).map_err(|e| Failure::usage(e.to_string(), "every repository has the fence 'repo'"))
+}
+
+/// The fence of a branch, in the family that `git-fence-hook install --per-branch` sets up.
+pub(crate) fn fence_of_branch(branch: &OsStr) -> Result<FenceName, Failure> {
+    let family = FenceName::parse(BRANCHES.as_bytes());
+    let name = branch.as_bytes();
+    let name = name.strip_prefix(b"refs/heads/").unwrap_or(name);
+    let hint = "name the branch as git does, as in  --branch feature/x";
+    let member = family.and_then(|family| family.member(name)).map_err(|e| Failure::usage(e.to_string(), hint))?;
+    match RefName::new([b"refs/heads/", name].concat()).is_valid() {
+        true => Ok(member),
+        false => Err(Failure::usage(format!("git allows no branch {}", text::quoted(name)), hint)),
+    }
+}
+
+/// The family of `--branch`.
+const BRANCHES: &str = "branch";
 
 /// The owner and the TTL of a new lease.
 #[derive(Debug, Clone, Args)]
@@ -100,7 +134,8 @@ impl Context {
 
     /// The fence and the remote that `place` names, or those of the enclosing run.
     pub(crate) fn client(&self, place: &Target) -> Result<Client, Failure> {
-        let fence = place.fence.as_deref().or_else(|| self.environment.text(env::GIT_FENCE));
+        let inherited = || self.environment.text(env::GIT_FENCE).map(fence_called).transpose();
+        let fence = place.fence_name()?.map_or_else(inherited, |fence| Ok(Some(fence)))?;
         let remote = match (&place.remote, self.inherited()) {
             // By URL: in another clone the name may mean another repository.
             (None, Some((held, _))) => self.local.remote_at(&held.remote, &held.url),
@@ -118,12 +153,11 @@ impl Context {
 
     pub(crate) fn client_of(
         &self,
-        fence: Option<&str>,
+        fence: Option<FenceName>,
         remote: Remote,
         store: Option<&str>,
     ) -> Result<Client, Failure> {
-        let fence = FenceName::parse(fence.unwrap_or(FenceName::REPO).as_bytes())
-            .map_err(|e| Failure::usage(e.to_string(), "every repository has the fence 'repo'"))?;
+        let fence = fence.unwrap_or_else(FenceName::repo);
         let mut local = self.local.clone();
         remote.route.apply_to(&mut local.git);
         // At a terminal somebody may be typing a password, and can stop waiting.
@@ -147,15 +181,16 @@ impl Context {
 
     /// The lease that is held here: that of the enclosing run, or the one that was acquired.
     pub(crate) fn held(&self, place: &Target) -> Result<(Client, LeaseDir), Failure> {
+        let named = place.fence_name()?;
         let is_meant = |(held, _): &(HeldLease, LeaseDir)| {
-            place.fence.as_deref().is_none_or(|fence| fence == held.fence.as_str())
+            named.as_ref().is_none_or(|fence| *fence == held.fence)
                 && place.remote.as_deref().is_none_or(|remote| self.leads_to(remote, &held.url))
         };
         // An outer run counts only if its remote is named.
         let outer = self.runs().into_iter().rev().filter(|_| place.remote.is_some());
         if let Some((held, dir)) = self.inherited().into_iter().chain(outer).find(is_meant) {
             let remote = self.local.remote_at(&held.remote, &held.url);
-            let client = self.client_of(Some(held.fence.as_str()), remote, Some(IN_THE_REMOTE))?;
+            let client = self.client_of(Some(held.fence.clone()), remote, Some(IN_THE_REMOTE))?;
             return Ok((client.with_store_of(&held), dir));
         }
         let client = self.client(place)?;

@@ -3,7 +3,7 @@
 use crate::{
     client::Client,
     commands::{
-        context::{Context, LeaseArgs},
+        context::{Context, LeaseArgs, fence_called},
         single::Output,
     },
     failure::Failure,
@@ -70,7 +70,7 @@ pub(crate) fn turn(context: &Context, switch: Switch, args: &HaltArgs) -> Result
         ));
     }
     let remote = context.local.remote(args.remote.as_deref())?;
-    let client_of = |fence: &str| context.client_of(Some(fence), remote.clone(), args.store.as_deref());
+    let client_of = |fence: &str| context.client_of(Some(fence_called(fence)?), remote.clone(), args.store.as_deref());
     let names: Vec<String> = match (&args.fence[..], args.all) {
         (_, true) => all_fences(&client_of(FenceName::REPO)?, &remote)?,
         ([], false) => vec![FenceName::REPO.to_owned()],

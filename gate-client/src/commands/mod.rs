@@ -11,6 +11,7 @@ mod moving;
 pub(crate) mod own;
 pub(crate) mod pre_push;
 pub(crate) mod push;
+mod push_each;
 mod push_own;
 pub(crate) mod single;
 pub(crate) mod status;

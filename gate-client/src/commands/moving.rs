@@ -52,6 +52,7 @@ pub(super) fn run(context: &Context, wanted: &Move) -> Result<Output, Failure> {
         fence: wanted.fence.clone(),
         remote: wanted.remote.clone(),
         store: Some(store.to_owned()),
+        ..Target::default()
     };
     let is_own = wanted.from == OWN;
     let from = context.client(&target(if is_own { "remote" } else { &wanted.from }))?;

@@ -32,7 +32,7 @@ impl Context {
     /// Whose the lease `id` is.
     pub(crate) fn whose(&self, client: &Client, id: &LeaseId) -> Whose {
         let fence = Some(client.fence.to_string());
-        if self.holds(&Target { fence, remote: Some(client.remote.name.clone()), store: None }, id) {
+        if self.holds(&Target { fence, remote: Some(client.remote.name.clone()), ..Target::default() }, id) {
             return Whose::Held;
         }
         match LeaseDir::of(&self.local, id) {

@@ -5,7 +5,7 @@ use crate::{
     commands::{
         context::{Context, LeaseArgs, Target, WaitArgs, shown},
         own::still_held,
-        pre_push, push_own,
+        pre_push, push_each, push_own,
         single::Output,
     },
     failure::Failure,
@@ -30,11 +30,17 @@ use std::{
     process::Command,
 };
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct PushArgs {
-    /// The fence [default: that of the enclosing run, or repo]
+    /// The fence, or a member of a family, as in pr/7 [default: that of the enclosing run, or repo]
     #[arg(long, value_name = "NAME")]
     fence: Option<String>,
+    /// The fence of this branch, in the family 'branch': short for --fence branch/X
+    #[arg(long, value_name = "X", conflicts_with = "fence")]
+    branch: Option<OsString>,
+    /// Push each branch under the lease of its own fence, in the family 'branch': one push after the other
+    #[arg(long, conflicts_with_all = ["fence", "branch", "token", "tags"])]
+    per_branch: bool,
     /// Where the lease is kept: the URL of a store, or 'remote' [default: GIT_FENCE_STORE, or fence.store, or the remote]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
@@ -84,6 +90,10 @@ fn parse_token(text: &str) -> Result<Token, String> {
 
 /// Pushes under the lease held here, or under one that is taken for this push and released by it.
 pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Output, Failure> {
+    if args.per_branch { push_each::push(context, args) } else { push_one(context, args) }
+}
+
+pub(super) fn push_one(context: &Context, args: &PushArgs) -> Result<Output, Failure> {
     let place = args.place();
     let client = context.client(&place)?;
     let refspecs = args.all_refspecs(context)?;
@@ -222,7 +232,18 @@ pub(super) fn plain(push: &mut Command, client: &Client, report: Report) -> Resu
 
 impl PushArgs {
     pub(crate) fn place(&self) -> Target {
-        Target { fence: self.fence.clone(), remote: self.remote.clone(), store: self.store.clone() }
+        Target {
+            fence: self.fence.clone(),
+            branch: self.branch.clone(),
+            remote: self.remote.clone(),
+            store: self.store.clone(),
+        }
+    }
+
+    /// The same for one branch. Its refspec is complete, so the flags that change refspecs are done with.
+    pub(super) fn only(&self, branch: OsString, refspec: OsString) -> PushArgs {
+        let (branch, refspecs) = (Some(branch), vec![refspec]);
+        PushArgs { branch, refspecs, per_branch: false, force: false, delete: false, ..self.clone() }
     }
 
     /// Runs the clone's pre-push hook, if there is one.
@@ -245,7 +266,7 @@ impl PushArgs {
 
     /// The refspecs for git. `--force` becomes a `+` on each, because git's `--force` would also disable the check
     /// of the lease.
-    fn all_refspecs(&self, context: &Context) -> Result<Vec<OsString>, Failure> {
+    pub(super) fn all_refspecs(&self, context: &Context) -> Result<Vec<OsString>, Failure> {
         let mut refspecs = self.refspecs.clone();
         if let Some(lease) = refspecs.iter().find(|refspec| names_a_lease(refspec)) {
             return Err(Failure::usage(

@@ -40,6 +40,14 @@ impl Output {
         Output::new(report.message.clone(), report)
     }
 
+    /// The report, unless it is a list of entries.
+    pub(super) fn into_report(self) -> Option<Report> {
+        match self.data {
+            Data::Report(report) => Some(*report),
+            Data::Entries(_) => None,
+        }
+    }
+
     pub(super) fn is_of(&self, outcome: Outcome) -> bool {
         matches!(&self.data, Data::Report(report) if report.outcome == outcome)
     }

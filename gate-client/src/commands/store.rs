@@ -104,7 +104,7 @@ impl StoreCommand {
             }
             StoreCommand::Init(args) => {
                 let InitArgs { url, mark, fence, remote, .. } = args.clone();
-                let client = context.client(&Target { fence, remote, store: url })?;
+                let client = context.client(&Target { fence, remote, store: url, ..Target::default() })?;
                 let program = client.store.as_deref().ok_or_else(no_store)?;
                 let made = init(program)?;
                 if mark { moving::restore_mark(&client, &context.me(None, &Target::default())) } else { Ok(made) }

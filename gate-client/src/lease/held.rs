@@ -367,7 +367,7 @@ pub(crate) struct CurrentLease(PathBuf);
 
 impl CurrentLease {
     pub(crate) fn of(local: &Local, fence: &FenceName, url: &str) -> CurrentLease {
-        CurrentLease(home(local).join("current").join(format!("{fence}@{}", name_of_url(url))))
+        CurrentLease(home(local).join("current").join(format!("{}@{}", fence.component(), name_of_url(url))))
     }
 
     pub(crate) fn find(&self) -> Option<LeaseDir> {

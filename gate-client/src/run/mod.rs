@@ -21,7 +21,7 @@ pub(crate) mod wire;
 use crate::{
     client::Client,
     commands::{
-        context::{Context, LeaseArgs, Target, duration, orphaned},
+        context::{Context, LeaseArgs, Target, duration, fence_called, fence_of_branch, orphaned},
         own::{Whose, held},
     },
     failure::{Failure, HELD, LOST, who},
@@ -54,9 +54,12 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The fence; repeat it to take the first free one [default: repo]
+    /// The fence, or a member of a family, as in pr/7; repeat it to take the first free one [default: repo]
     #[arg(long, value_name = "NAME")]
     fence: Vec<String>,
+    /// The fence of this branch, in the family 'branch': short for --fence branch/X; repeat it to take the first free one
+    #[arg(long, value_name = "X")]
+    branch: Vec<OsString>,
     /// The remote, by name or URL; repeat it to take the first free one [default: origin]
     #[arg(long, value_name = "REMOTE")]
     remote: Vec<String>,
@@ -341,12 +344,18 @@ fn candidates(context: &Context, args: &RunArgs) -> Result<Vec<Client>, Failure>
     } else {
         args.remote.iter().map(|name| context.local.remote(Some(name))).collect::<Result<_, _>>()?
     };
-    let fences: Vec<Option<&str>> =
-        if args.fence.is_empty() { vec![None] } else { args.fence.iter().map(|name| Some(name.as_str())).collect() };
+    let named = args.fence.iter().map(|name| fence_called(name));
+    let mut fences: Vec<Option<FenceName>> = named
+        .chain(args.branch.iter().map(|branch| fence_of_branch(branch)))
+        .map(|it| it.map(Some))
+        .collect::<Result<_, _>>()?;
+    if fences.is_empty() {
+        fences.push(None);
+    }
     let mut clients = Vec::new();
     for remote in &remotes {
         for fence in &fences {
-            let client = context.client_of(*fence, remote.clone(), args.store.as_deref())?;
+            let client = context.client_of(fence.clone(), remote.clone(), args.store.as_deref())?;
             clients.push(Client { waiting: client.waiting.clone().filter(|_| !args.quiet), ..client });
         }
     }

@@ -82,7 +82,7 @@ impl<'a> Mirror<'a> {
     pub(crate) fn open(local: &'a Local, remote: &'a Remote, fence: &'a FenceName) -> Result<Mirror<'a>, Failure> {
         let home = home(local);
         DirBuilder::new().recursive(true).mode(0o700).create(&home).map_err(|e| of_file(&home, e))?;
-        let dir = home.join(format!("mirror-{}-{fence}.git", name_of_url(&remote.url)));
+        let dir = home.join(format!("mirror-{}-{}.git", name_of_url(&remote.url), fence.component()));
         let mirror = Mirror { local, remote, fence, dir };
         if !mirror.objects().is_dir() {
             let _lock = mirror.lock("mirror.lock", &How::default())?;
@@ -120,7 +120,7 @@ impl<'a> Mirror<'a> {
     /// Reads lease and mark, with the newest `depth` entries of their histories: one connection.
     pub(crate) fn look(&self, how: &How, depth: usize) -> Result<RemoteSight, Failure> {
         let Mirror { fence, remote, .. } = self;
-        let _lock = self.lock(&format!("mirror-{}-{fence}.lock", name_of_url(&remote.url)), how)?;
+        let _lock = self.lock(&format!("mirror-{}-{}.lock", name_of_url(&remote.url), fence.component()), how)?;
         let listing = self.fetch(how, depth)?;
         let at = |part: &str| {
             let name = format!("{HERE}/{part} ");
@@ -129,9 +129,10 @@ impl<'a> Mirror<'a> {
         };
         let (lease_at, beat_at) = (at("lease"), at("beat"));
         if at("lease/ask").is_some() {
+            let ask = LeasePart::Ask.of(fence);
             return Err(Failure::broken(
-                format!("the remote has a ref refs/fence/{fence}/lease/ask, beside which there can be no lease"),
-                format!("remove it:  git push {} --delete refs/fence/{fence}/lease/ask", remote.name),
+                format!("the remote has a ref {ask}, beside which there can be no lease"),
+                format!("remove it:  git push {} --delete {ask}", remote.name),
             ));
         }
         let beat = beat_at.as_ref().and_then(|id| read_commit(&self.objects(), self.local.hash, id).ok());
@@ -148,7 +149,7 @@ impl<'a> Mirror<'a> {
         let fetch = |depth: Option<String>| -> Result<Ran, Failure> {
             let mut fetch = git.command(["fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head"]);
             fetch.args(["--recurse-submodules=no", "--refmap="]).args(depth).args(&self.remote.route.upload_pack);
-            fetch.arg("--").arg(&self.remote.url).arg(format!("+refs/fence/{}/*:{HERE}/*", self.fence));
+            fetch.arg("--").arg(&self.remote.url).arg(format!("+refs/fence/{}/*:{HERE}/*", self.fence.component()));
             run(&mut fetch, how).map_err(Failure::CannotRunGit)
         };
         // Whether the refs exist.
@@ -319,7 +320,8 @@ impl<'a> Mirror<'a> {
             since: Stamp,
         }
         let Some(beat) = &seen.beat_at else { return Duration::ZERO };
-        let path = home(self.local).join(format!("watched-{}@{}", self.fence, name_of_url(&self.remote.url)));
+        let path =
+            home(self.local).join(format!("watched-{}@{}", self.fence.component(), name_of_url(&self.remote.url)));
         let known: Option<Watched> = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         // A time in the future was recorded before this machine's clock was corrected: it means nothing.
         let is_past = |since: &Stamp| since.boot == now.boot || since.unix_ms <= now.unix_ms;

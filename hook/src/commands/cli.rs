@@ -2,7 +2,10 @@
 
 use crate::{
     commands::{
-        audit::{self, select::AuditArgs},
+        audit::{
+            self,
+            select::{AuditArgs, fence},
+        },
         doctor,
         install::{self, uninstall},
         login,
@@ -21,7 +24,7 @@ use crate::{
     push::{post_receive, pre_receive},
 };
 use clap::{Args, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use git_fence_core::length_of_time;
+use git_fence_core::{FenceName, length_of_time};
 use git_fence_system::{colours::Colours, terminal};
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -144,6 +147,9 @@ struct Where {
 struct StatusArgs {
     #[command(flatten)]
     place: Where,
+    /// Only this fence, this member of a family, or this family with all its known members
+    #[arg(long, value_name = "NAME", value_parser = fence)]
+    fence: Option<FenceName>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -195,8 +201,8 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         HookCommand::Observe(args) => mode::run(WantedMode::Observe, &args, environment),
         HookCommand::Doctor(args) => doctor::run(&args, environment),
         HookCommand::Status(args) => {
-            let StatusArgs { place, json, watch } = args;
-            status::run(&place.repository, json, watch, environment)
+            let StatusArgs { place, fence, json, watch } = args;
+            status::run(&place.repository, fence.as_ref(), json, watch, environment)
         }
         HookCommand::Raise { order, to } => operator::raise(&order, to, environment),
         HookCommand::Lower { order, to, expect } => operator::lower(&order, to, expect, environment),

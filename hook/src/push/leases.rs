@@ -32,7 +32,7 @@ pub(crate) fn requests(
         let is_none = |e: &BadRecord| invalid(fence, format!("its new value {e}"));
         let ask = asks.entry(fence.clone()).or_insert_with(|| LeaseAsk {
             secret: offer.secret(fence).cloned(),
-            may_revoke: settings.rules(fence).is_some_and(may_revoke),
+            may_revoke: settings.rules(fence).is_some_and(|rules| may_revoke(&rules)),
             ..LeaseAsk::default()
         });
         match (part, new) {

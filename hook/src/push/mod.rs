@@ -2,12 +2,13 @@
 //!
 //! `pre_receive` and `post_receive` are the entry points, called only by the command line. The modules here read the
 //! push, the settings and the refs, and write to the log under its lock. They never move a ref: git does, after the gate
-//! has admitted the push. Commands use only what they share with a push (`slot`, `settling`, `catch_up`,
+//! has admitted the push, and only `forgetting` removes refs of leases that nobody has. Commands use only what they share with a push (`slot`, `settling`, `catch_up`,
 //! `companion`, `plan`).
 
 pub(crate) mod arrival;
 pub(crate) mod catch_up;
 pub(crate) mod companion;
+pub(crate) mod forgetting;
 pub(crate) mod gate;
 pub(crate) mod leases;
 pub(crate) mod messages;

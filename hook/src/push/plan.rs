@@ -8,9 +8,12 @@ use crate::{
     },
 };
 use git_fence_core::{
-    FenceName, LeasePart, Mode, ObjectId, PlannedRef, Push, RefName, RefUpdate, Reject, Rules, Settings, text,
+    FenceName, LeasePart, Mode, NoFence, ObjectId, PlannedRef, Push, RefName, RefUpdate, Reject, Rules, Settings, text,
 };
-use std::collections::HashSet;
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
+};
 
 /// The part of a push that concerns fences.
 #[derive(Debug, PartialEq, Eq)]
@@ -100,11 +103,17 @@ impl Guarded {
         self.refs.iter().filter(|planned| !planned.name.is_lease())
     }
 
-    /// The fences that the push touches, in the order of the settings.
-    pub(crate) fn fences<'s>(&self, settings: &'s Settings) -> Vec<&'s Rules> {
+    /// The fences that the push touches, in the order of the settings; members of a family by name.
+    pub(crate) fn fences<'s>(&self, settings: &'s Settings) -> Vec<Cow<'s, Rules>> {
         let of_refs = self.refs.iter().map(|planned| &planned.fence);
-        let touched: HashSet<&FenceName> = of_refs.chain(self.leases.iter().map(|lease| &lease.fence)).collect();
-        settings.fences.iter().filter(|rules| touched.contains(&rules.fence)).collect()
+        let touched: BTreeSet<&FenceName> = of_refs.chain(self.leases.iter().map(|lease| &lease.fence)).collect();
+        let place = |fence: &&FenceName| {
+            let configured = fence.configured();
+            settings.fences.iter().position(|rules| rules.fence == configured)
+        };
+        let mut touched: Vec<&FenceName> = touched.into_iter().collect();
+        touched.sort_by_cached_key(place);
+        touched.into_iter().filter_map(|fence| settings.rules(fence)).collect()
     }
 
     /// Whether both would move the same refs of the same fences, regardless of the values.
@@ -119,13 +128,13 @@ impl Guarded {
 /// What a command moves, once for each fence that it touches. Moving the target of a symbolic ref also changes the value
 /// of the symbolic ref, so the fences of both apply.
 fn planned(command: &RefUpdate, resolved: &Resolved, settings: &Settings) -> Vec<PlannedRef> {
-    let mut fences: Vec<&Rules> = Vec::new();
-    for rules in resolved.names.iter().filter_map(|name| settings.fence_of(name)) {
-        if rules.mode != Mode::Off && !fences.iter().any(|known| known.fence == rules.fence) {
-            fences.push(rules);
+    let mut fences: Vec<FenceName> = Vec::new();
+    for (rules, fence) in resolved.names.iter().filter_map(|name| settings.named_fence_of(name)) {
+        if rules.mode != Mode::Off && !fences.contains(&fence) {
+            fences.push(fence);
         }
     }
-    fences.into_iter().map(|rules| planned_for(&rules.fence, command, resolved)).collect()
+    fences.iter().map(|fence| planned_for(fence, command, resolved)).collect()
 }
 
 fn planned_for(fence: &FenceName, command: &RefUpdate, resolved: &Resolved) -> PlannedRef {
@@ -158,13 +167,14 @@ fn part_of_lease(
         let named = LeasePart::in_name(name).map_or_else(FenceName::repo, |(fence, _)| fence);
         return Err(invalid(&named, format!("{} {why}", text::quoted(name.as_bytes()))));
     };
-    match settings.rules(&fence).map(|rules| rules.mode) {
-        None => {
+    match settings.fence_called(&fence).map(|rules| rules.mode) {
+        Err(NoFence::Unknown(_)) => {
             let fences = settings.fences.iter().map(|rules| rules.fence.clone()).collect();
             return Err(Reject::NoSuchFence { fence, fences });
         }
-        Some(Mode::Off) => return Ok(None),
-        Some(Mode::Enforce | Mode::Observe) => {}
+        Err(no_fence) => return Err(invalid(&fence, no_fence.to_string())),
+        Ok(Mode::Off) => return Ok(None),
+        Ok(Mode::Enforce | Mode::Observe) => {}
     }
     if command.new.is_none() && part != LeasePart::Ask {
         return Err(invalid(&fence, format!("'{name}' must not be deleted: its counter would start over")));

@@ -16,7 +16,11 @@ use crate::{
         lookback,
         store::{Durability, Store, StoreError},
     },
-    push::{messages, settling::SettlingError},
+    push::{
+        forgetting::{self, families_that_grow},
+        messages,
+        settling::SettlingError,
+    },
     repository::{Repository, config_trust::ConfigReader, settings},
 };
 use git_fence_core::{
@@ -81,8 +85,15 @@ fn record(input: &[u8], environment: &Environment, start: Instant) -> Result<(),
     let report = Updated { here: &here, receive_pack, updated };
     let budget = WaitBudget::of(LOCK_TIMEOUT, start);
     let store = Store::lock(&dir, &here.boot, &budget).map_err(|e| e.to_string())?;
+    let families = families_that_grow(store.state(), |flight| report.is_report_on(flight));
     let written = report.settle(store, &dir, &repository).map_err(|e| e.to_string())?;
     syslog::announce(settings::syslog(&repository.config).as_ref(), &written);
+    if !families.is_empty() {
+        // Nothing depends on it: the next push that begins a member tries again.
+        let lock = || Store::lock(&dir, &here.boot, &budget).ok();
+        let forgotten = forgetting::forget(lock, &families, &repository, &here).unwrap_or_default();
+        syslog::announce(settings::syslog(&repository.config).as_ref(), &forgotten);
+    }
     Ok(())
 }
 
@@ -167,7 +178,7 @@ impl Updated<'_> {
         self.updated.commands.iter().filter_map(|command| {
             Some(PlannedRef {
                 name: command.name.clone(),
-                fence: settings.fence_of(&command.name)?.fence.clone(),
+                fence: settings.fence_name_of(&command.name)?,
                 old: command.claimed.clone(),
                 new: command.new.clone(),
                 claimed: None,

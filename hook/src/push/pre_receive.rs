@@ -92,10 +92,11 @@ fn decision(arrival: &Arrival<'_>, settings: &Settings, recorder: &mut Recorder<
     let mut presented = Presented::read(arrival, &guarded, settings);
     recorder.who.owner.clone_from(&presented.offer.owner);
     recorder.stopped = presented.stopped().cloned();
+    let fences = guarded.fences(settings);
     let mut waiting = Waiting::default();
     loop {
         let answered = presented.ask_stores(&guarded, settings, &recorder.budget);
-        let (claims, source, flaw) = (presented.claims(&guarded, settings), presented.source, presented.flaw.clone());
+        let (claims, source, flaw) = (presented.claims(&guarded, &fences), presented.source, presented.flaw.clone());
         let gate = Gate { arrival, settings, recorder, guarded: &guarded, claims, source, flaw, answered };
         if guarded.is_heartbeat() {
             return gate.renew();

@@ -58,8 +58,8 @@ impl<'a> Recorder<'a> {
     /// Restricts the recorder to the fences that `guarded` touches.
     pub(crate) fn narrow_to(&mut self, guarded: &Guarded, settings: &Settings) {
         let fences = guarded.fences(settings);
-        self.budget = WaitBudget::of(shortest_wait(fences.iter().copied()), self.arrival.start);
-        self.enforcement = Enforcement::of(fences, guarded.concerns_leases());
+        self.budget = WaitBudget::of(shortest_wait(fences.iter().map(AsRef::as_ref)), self.arrival.start);
+        self.enforcement = Enforcement::of(fences.iter().map(AsRef::as_ref), guarded.concerns_leases());
     }
 
     /// The refusal of a push whose settings cannot be read. The mode is unknown, so the refusal takes effect.

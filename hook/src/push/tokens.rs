@@ -15,7 +15,12 @@ use crate::{
     repository::Repository,
 };
 use git_fence_core::{Claim, FenceName, LeaseAsk, Offer, Reject, Rules, Settings, Source, StoppedPush, read_options};
-use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStrExt as _};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+    ffi::OsString,
+    os::unix::ffi::OsStrExt as _,
+};
 
 /// What a push presents, as far as it can be read.
 pub(crate) struct Presented {
@@ -68,7 +73,7 @@ impl Presented {
             let (Some(rules), Some(mark)) = (settings.rules(fence), &mut ask.mark) else { continue };
             let writes = guarded.guarded_refs().any(|planned| planned.fence == *fence);
             if writes || mark.proof.is_some() {
-                mark.answer = store_question::ask(rules, budget).map(|answer| answer.map(|answer| answer.entry));
+                mark.answer = store_question::ask(&rules, budget).map(|answer| answer.map(|answer| answer.entry));
                 answered = mark.answer.as_ref().map(|_| clock::uptime_ms()).or(answered);
             }
         }
@@ -76,15 +81,16 @@ impl Presented {
     }
 
     /// What it presents for each fence that it touches.
-    pub(crate) fn claims<'a>(&'a self, guarded: &Guarded, settings: &'a Settings) -> Vec<Claim<'a>> {
+    pub(crate) fn claims<'a>(&'a self, guarded: &Guarded, fences: &'a [Cow<'_, Rules>]) -> Vec<Claim<'a>> {
+        let of_refs: HashSet<&FenceName> = guarded.guarded_refs().map(|planned| &planned.fence).collect();
         let claim = |rules: &'a Rules| {
-            let is_guarded = guarded.guarded_refs().any(|planned| planned.fence == rules.fence);
+            let is_guarded = of_refs.contains(&rules.fence);
             // A token is spent on guarded refs. A lease has its own.
             let token = self.offer.token(&rules.fence).filter(|_| is_guarded);
             let exempt = rules.exempts(self.pusher.as_bytes());
             Claim { rules, token, exempt, guarded: is_guarded, lease: self.asks.get(&rules.fence) }
         };
-        guarded.fences(settings).into_iter().map(claim).collect()
+        fences.iter().map(|rules| claim(rules)).collect()
     }
 }
 

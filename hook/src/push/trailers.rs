@@ -51,9 +51,7 @@ pub(crate) fn read(
         }
     }
     // A trailer for this fence in a commit of another fence's ref was not set by the pusher either.
-    for rules in settings.fences.iter().filter(|rules| counts(&rules.fence) == CountedTrailers::None) {
-        stamps.offer.withdraw(&rules.fence);
-    }
+    stamps.offer.withdraw(|fence| counts(fence) == CountedTrailers::None);
     Ok(stamps)
 }
 

@@ -41,6 +41,7 @@ pages! {
     concepts: "docs/concepts.md",
     contents: "docs/README.md",
     environment: "docs/environment.md",
+    families: "docs/families.md",
     files: "docs/files.md",
     how_it_works: "docs/how-it-works.md",
     installing: "docs/installing.md",

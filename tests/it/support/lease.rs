@@ -102,7 +102,8 @@ impl<'w> LeaseOf<'w> {
     }
 
     pub(crate) fn name(&self, part: &str) -> String {
-        format!("refs/fence/{}/{part}", self.fence)
+        // Enough for members whose names are otherwise [a-z0-9_-].
+        format!("refs/fence/{}/{part}", self.fence.replace('/', "%2f"))
     }
 
     pub(crate) fn at(&self) -> Option<String> {

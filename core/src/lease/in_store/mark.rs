@@ -42,7 +42,7 @@ impl StorePlace {
 
     /// The name of the record of `fence`.
     pub fn name_of(&self, fence: &FenceName) -> String {
-        format!("{}/{fence}", self.resource)
+        format!("{}/{}", self.resource, fence.component())
     }
 }
 

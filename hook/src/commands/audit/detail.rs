@@ -12,6 +12,11 @@ pub(crate) fn detail(line: &Line) -> String {
         Event::LogRepaired { found, reason, .. } => format!("{found}: {reason}"),
         Event::MarkLowered { fence, from, mark, reason, .. } => format!("{fence}  mark {from} to {mark}: {reason}"),
         Event::MarkRaised { fence, mark, reason, .. } => format!("{fence}  mark at least {mark}: {reason}"),
+        Event::MembersForgotten { fence, members, mark } => {
+            let names: Vec<&str> = members.iter().take(3).map(git_fence_core::FenceName::as_str).collect();
+            let more = if members.len() > 3 { format!(" and {} more", members.len() - 3) } else { String::new() };
+            format!("{}{more} forgotten, members of '{fence}' begin above {mark}", names.join(" "))
+        }
         Event::SettingsChanged { settings, heirs, .. } => {
             let inherits = |heir: &Heir| format!("; {} inherits the mark of {}", heir.fence, heir.giver);
             modes(settings) + &heirs.iter().map(inherits).collect::<String>()

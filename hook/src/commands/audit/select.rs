@@ -34,7 +34,7 @@ struct Selection {
     /// Only pushes that were refused, or would have been in enforce mode
     #[arg(long)]
     rejected: bool,
-    /// Only lines that name this fence
+    /// Only lines that name this fence, this member of a family, or any member of this family
     #[arg(long, value_name = "NAME", value_parser = fence)]
     fence: Option<FenceName>,
     /// Only lines that name this pusher
@@ -83,8 +83,8 @@ impl AuditArgs {
     }
 }
 
-fn fence(name: &str) -> Result<FenceName, FenceNameError> {
-    FenceName::parse(name.as_bytes())
+pub(crate) fn fence(name: &str) -> Result<FenceName, FenceNameError> {
+    FenceName::read(name.as_bytes())
 }
 
 fn token(digits: &str) -> Result<Token, TokenError> {

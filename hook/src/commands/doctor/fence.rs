@@ -22,6 +22,7 @@ use crate::{
 };
 use git_fence_core::{FenceName, InFlight, LeasePart, Mark, Mode, Place, Rules, Settings, State, TokenKind, text};
 use std::{
+    borrow::Cow,
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -256,7 +257,7 @@ fn leases_unlike_log(repository: &Repository, state: &State, settings: &Settings
             }
         }
     };
-    settings.fences.iter().filter(|rules| rules.mode != Mode::Off).filter_map(check).collect()
+    with_members(state, settings).iter().filter_map(|rules| check(rules)).collect()
 }
 
 /// The same for the marks in the repository.
@@ -275,7 +276,7 @@ fn marks_unlike_log(repository: &Repository, state: &State, settings: &Settings)
             }
         }
     };
-    settings.fences.iter().filter(|rules| rules.mode != Mode::Off).filter_map(check).collect()
+    with_members(state, settings).iter().filter_map(|rules| check(rules)).collect()
 }
 
 /// Leases on fences that accept only own tokens.
@@ -289,7 +290,10 @@ fn leases_without_effect(repository: &Repository, state: &State, settings: &Sett
                 text::in_quotes(&held.lease.owner)
             );
             let git_dir = quoted(&repository.git_dir);
-            let end = format!("git-fence-hook tokens own --fence {} --reason 'no leases here' {git_dir}", rules.fence);
+            let end = format!(
+                "git-fence-hook tokens own --fence {} --reason 'no leases here' {git_dir}",
+                rules.fence.configured()
+            );
             return Some(Finding::warning("lease-shut-out", sentence, end));
         }
         // A lease ref that was revoked when the kind changed stays.
@@ -298,8 +302,19 @@ fn leases_without_effect(repository: &Repository, state: &State, settings: &Sett
         (is_there && fence.lease.is_none())
             .then(|| Finding { fix: None, ..Finding::note("lease-ignored", sentence, "") })
     };
-    let own = |rules: &&Rules| state.fence(&rules.fence).kind(rules) == Some(TokenKind::Own);
-    settings.fences.iter().filter(|rules| rules.mode != Mode::Off).filter(own).filter_map(check).collect()
+    let own = |rules: &&Cow<'_, Rules>| state.fence(&rules.fence).kind(rules) == Some(TokenKind::Own);
+    with_members(state, settings).iter().filter(own).filter_map(|rules| check(rules)).collect()
+}
+
+/// The fences that are not off; of families also the known members.
+fn with_members<'s>(state: &State, settings: &'s Settings) -> Vec<Cow<'s, Rules>> {
+    let on = settings.fences.iter().filter(|rules| rules.mode != Mode::Off);
+    let with_its_members = |rules: &'s Rules| {
+        let members = state.members(&rules.fence).filter(|_| rules.is_family());
+        let members: Vec<_> = members.map(|member| Cow::Owned(rules.of_member(member.clone()))).collect();
+        std::iter::once(Cow::Borrowed(rules)).chain(members)
+    };
+    on.flat_map(with_its_members).collect()
 }
 
 /// An unused name next to `path`.

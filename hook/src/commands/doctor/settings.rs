@@ -136,7 +136,7 @@ fn unreadable(error: &SettingsError, repository: &Repository) -> Finding {
             config(repository, &format!("--add fence.{fence}.refs 'refs/heads/{fence}/*'"))
         }
         // Which of the two is meant, only its author knows.
-        SettingsError::Store { .. } => {
+        SettingsError::Store { .. } | SettingsError::Family { .. } => {
             let sentence = format!("{error}: every push is refused");
             return Finding { fix: None, ..Finding::error("setting-unreadable", sentence, "") };
         }

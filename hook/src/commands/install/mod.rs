@@ -76,6 +76,9 @@ pub(crate) struct InstallArgs {
     /// Add a fence for these refs (fence.NAME.refs)
     #[arg(long, value_name = "NAME=PATTERN", value_parser = name_and_pattern)]
     fence: Vec<(String, String)>,
+    /// Give each branch a fence of its own: the family 'branch' (fence.branch.each)
+    #[arg(long)]
+    per_branch: bool,
 }
 
 fn name_and_pattern(text: &str) -> Result<(String, String), &'static str> {

@@ -29,6 +29,10 @@ impl InstallArgs {
         wanted.extend(
             self.fence.iter().map(|(name, pattern)| WantedSetting::many(format!("fence.{name}.refs"), pattern)),
         );
+        if self.per_branch {
+            wanted.push(WantedSetting::many("fence.branch.refs", "refs/heads/*"));
+            wanted.push(WantedSetting::one("fence.branch.each", "true"));
+        }
         wanted.dedup();
         wanted
     }
@@ -42,19 +46,23 @@ fn key(repository: &Repository, name: &str) -> String {
 }
 
 /// Takes the settings out that would weaken what is there: all values of a key together, because only together they may
-/// be as strong.
+/// be as strong, and all settings of a named fence, which cannot be read without its refs.
 pub(super) fn take_weakening(
     wanted: &mut Vec<WantedSetting>,
     before: &Settings,
     repository: &Repository,
 ) -> Result<Vec<WantedSetting>, CommandError> {
-    let mut keys: Vec<String> = wanted.iter().map(|setting| setting.key.clone()).collect();
-    keys.dedup();
+    let group = |setting: &WantedSetting| match setting.key.rsplit_once('.') {
+        Some((fence, _)) if fence.starts_with("fence.") && fence != "fence.repo" => fence.to_owned(),
+        _ => setting.key.clone(),
+    };
+    let mut groups: Vec<String> = wanted.iter().map(group).collect();
+    groups.dedup();
     let mut left = Vec::new();
-    for key in keys {
-        let alone: Vec<WantedSetting> = wanted.iter().filter(|setting| setting.key == key).cloned().collect();
+    for one in groups {
+        let alone: Vec<WantedSetting> = wanted.iter().filter(|setting| group(setting) == one).cloned().collect();
         if settings::read(&with(&alone, repository)?)?.is_weaker_than(before) {
-            wanted.retain(|setting| setting.key != key);
+            wanted.retain(|setting| group(setting) != one);
             left.extend(alone);
         }
     }

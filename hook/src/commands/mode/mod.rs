@@ -31,7 +31,7 @@ use crate::{
         },
     },
 };
-use git_fence_core::{FenceName, FenceNameError};
+use git_fence_core::FenceName;
 use std::{
     io::{self, Write as _},
     path::Path,
@@ -56,8 +56,13 @@ pub(crate) struct ModeArgs {
     json: bool,
 }
 
-fn fence(name: &str) -> Result<FenceName, FenceNameError> {
-    FenceName::parse(name.as_bytes())
+fn fence(name: &str) -> Result<FenceName, String> {
+    match FenceName::read(name.as_bytes()) {
+        Ok(member) if member.is_member() => {
+            Err(format!("the members of a family have one mode: name the family, '{}'", member.configured()))
+        }
+        read => read.map_err(|e| e.to_string()),
+    }
 }
 
 impl ModeArgs {

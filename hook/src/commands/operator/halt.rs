@@ -50,7 +50,7 @@ pub(crate) struct HaltArgs {
 }
 
 fn fence(name: &str) -> Result<FenceName, FenceNameError> {
-    FenceName::parse(name.as_bytes())
+    FenceName::read(name.as_bytes())
 }
 
 /// Which of the two.
@@ -186,15 +186,19 @@ fn turn(
     let operator = Operator::at(dir, environment)?;
     let names: Vec<FenceName> = match (&args.fence[..], args.all) {
         ([], false) => vec![FenceName::repo()],
-        (_, true) => operator.settings.fences.iter().map(|rules| rules.fence.clone()).collect(),
+        (_, true) => all_fences(&operator, switch),
         (named, false) => named.to_vec(),
     };
-    for name in &names {
-        operator.fence(name.as_str())?;
+    for name in &args.fence {
+        operator.settings.fence_called(name).map_err(|no_fence| CommandError::Other {
+            what: no_fence.to_string(),
+            hint: "list the fences:  git-fence-hook status".to_owned(),
+        })?;
     }
     let one = |fence: FenceName| {
-        let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
+        let rules = operator.rules(&fence);
         let done = match switch {
+            _ if rules.is_family() => Err(new_members_go_on(&fence)),
             Switch::Halt => halt(&operator, &rules, reason),
             Switch::Resume => resume(&operator, &rules, reason),
         };
@@ -202,6 +206,34 @@ fn turn(
     };
     let repository = operator.repository.common_dir.display().to_string();
     Ok(HaltReport { repository, fences: names.into_iter().map(one).collect(), error: None })
+}
+
+/// The fences in the settings; of families, the known members. A family itself is there if it is halted, because that stops no
+/// member which begins later.
+fn all_fences(operator: &Operator, switch: Switch) -> Vec<FenceName> {
+    let fences = &operator.settings.fences;
+    // If the log cannot be read, each fence fails, and says why.
+    let store = fences.iter().any(Rules::is_family).then(|| operator.lock().ok()).flatten();
+    let mut names = Vec::new();
+    for rules in fences {
+        if let Some(store) = store.as_ref().filter(|_| rules.is_family()) {
+            names.extend(store.state().members(&rules.fence).cloned());
+        }
+        if !rules.is_family() || switch == Switch::Halt {
+            names.push(rules.fence.clone());
+        }
+    }
+    names
+}
+
+/// Said rather than passed over: whoever halts all relies on it.
+fn new_members_go_on(family: &FenceName) -> CommandError {
+    CommandError::Other {
+        what: format!("members of the family '{family}' that begin from now on are not halted"),
+        hint:
+            "those that are known are. Run it again if agents have taken up new branches, or stop pushes to the server"
+                .to_owned(),
+    }
 }
 
 /// Moves both refs in one transaction, then records it. If it is killed in between, the next push finds the new record.

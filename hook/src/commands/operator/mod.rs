@@ -25,8 +25,9 @@ use crate::{
     },
     repository::{Repository, settings},
 };
-use git_fence_core::{Event, FenceName, Mark, Place, Settings, View, Who, text};
+use git_fence_core::{Event, FenceName, Mark, NoFence, Place, Rules, Settings, View, Who, text};
 use std::{
+    borrow::Cow,
     io::{self, Write as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -41,7 +42,7 @@ pub(crate) struct OperatorArgs {
     /// The repository
     #[arg(default_value = ".")]
     repository: PathBuf,
-    /// The fence
+    /// The fence, or a member of a family, as in branch/feature/x
     #[arg(long, default_value = FenceName::REPO)]
     fence: String,
     /// Why, for the log
@@ -52,9 +53,28 @@ pub(crate) struct OperatorArgs {
 impl OperatorArgs {
     /// Opens nothing before there is a reason, and accepts only existing fences.
     pub(crate) fn accept(&self, environment: &Environment) -> Result<(Operator, FenceName, String), CommandError> {
+        self.accept_if(environment, |settings, fence| settings.fence_called(fence).map(|_| ()))
+    }
+
+    /// The same; a family stands for all its members.
+    pub(crate) fn accept_all(&self, environment: &Environment) -> Result<(Operator, FenceName, String), CommandError> {
+        self.accept_if(environment, |settings, fence| match settings.fence_called(fence) {
+            Ok(_) | Err(NoFence::Family(_)) => Ok(()),
+            Err(no_fence) => Err(no_fence),
+        })
+    }
+
+    fn accept_if(
+        &self,
+        environment: &Environment,
+        check: impl Fn(&Settings, &FenceName) -> Result<(), NoFence>,
+    ) -> Result<(Operator, FenceName, String), CommandError> {
         let reason = reason_given(&self.reason)?;
         let operator = Operator::at(&self.repository, environment)?;
-        let fence = operator.fence(&self.fence)?;
+        let unknown =
+            |why: String| CommandError::Other { what: why, hint: "list the fences:  git-fence-hook status".to_owned() };
+        let fence = FenceName::read(self.fence.as_bytes()).map_err(|e| unknown(e.to_string()))?;
+        check(&operator.settings, &fence).map_err(|e| unknown(e.to_string()))?;
         Ok((operator, fence, reason))
     }
 }
@@ -99,20 +119,16 @@ impl Operator {
         Ok(())
     }
 
-    fn fence(&self, name: &str) -> Result<FenceName, CommandError> {
-        let unknown =
-            |why: String| CommandError::Other { what: why, hint: "list the fences:  git-fence-hook status".to_owned() };
-        let fence = FenceName::parse(name.as_bytes()).map_err(|e| unknown(e.to_string()))?;
-        match self.settings.rules(&fence) {
-            Some(_) => Ok(fence),
-            None => Err(unknown(format!("this repository has no fence '{fence}'"))),
-        }
+    /// The rules of a fence that has been accepted.
+    pub(crate) fn rules(&self, fence: &FenceName) -> Rules {
+        self.settings.rules(fence).map_or_else(Rules::for_repo, Cow::into_owned)
     }
 }
 
-/// `git-fence-hook raise`: tokens at or below the new mark no longer write.
+/// `git-fence-hook raise`: tokens at or below the new mark no longer write. Of a family, the marks of all members, also of those
+/// that begin later.
 pub(crate) fn raise(order: &OperatorArgs, to: u64, environment: &Environment) -> Result<(), CommandError> {
-    let (operator, fence, reason) = order.accept(environment)?;
+    let (operator, fence, reason) = order.accept_all(environment)?;
     let store = operator.lock()?;
     let from = store.state().fence(&fence).mark;
     let mark = Mark::at(to).filter(|mark| *mark > from).ok_or_else(|| CommandError::Other {

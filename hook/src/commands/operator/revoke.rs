@@ -20,7 +20,7 @@ use std::io::{self, Write as _};
 pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
     let (operator, fence, reason) = order.accept(environment)?;
     let mut store = operator.lock_when_free(&fence)?;
-    let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
+    let rules = operator.rules(&fence);
     let now = clock::stamp(&operator.here);
     let found = catch_up::compare_with_log(&operator.repository, store.state(), &rules, &now, &operator.name);
     if let Some(line) = found.map_err(refused)? {

@@ -7,7 +7,7 @@ use crate::{
     log::store::Store,
     push::catch_up,
 };
-use git_fence_core::{Event, Mark, Purpose, Rules, Standing, TokenKind, text};
+use git_fence_core::{Event, Purpose, Rules, Standing, State, TokenKind, text};
 use std::io::{self, Write as _};
 
 /// The kind of tokens on the command line.
@@ -38,18 +38,25 @@ pub(crate) fn describe_kind(kind: Option<TokenKind>) -> &'static str {
 /// `git-fence-hook tokens`: changes from own tokens to leases, and back. A held lease is revoked, because it can no
 /// longer be used to write.
 pub(crate) fn run(wanted: KindArg, order: &OperatorArgs, environment: &Environment) -> Result<(), CommandError> {
-    let (operator, fence, reason) = order.accept(environment)?;
+    let (operator, fence, reason) = order.accept_all(environment)?;
     let tokens = TokenKind::from(wanted);
-    let rules = operator.settings.rules(&fence).cloned().unwrap_or_else(Rules::for_repo);
+    let rules = operator.rules(&fence);
+    if fence.is_member() {
+        return Err(CommandError::Other {
+            what: format!("the members of a family accept one kind of tokens: '{fence}' alone was not changed"),
+            hint: format!("change it for all of them, with  --fence {}", fence.configured()),
+        });
+    }
     check_settings(&rules, tokens)?;
     let mut store = operator.lock_when_free(&fence)?;
     let before = store.state().fence(&fence).kind(&rules);
-    let held = if tokens == TokenKind::Own { revoke_held(&operator, &mut store, &rules, &reason)? } else { None };
-    let standing = store.state().fence(&fence);
+    let mut held = Vec::new();
+    for rules in with_members(&rules, store.state()).iter().filter(|_| tokens == TokenKind::Own) {
+        held.extend(revoke_held(&operator, &mut store, rules, &reason)?.map(|held| (rules.fence.clone(), held)));
+    }
     // A granted token that has not been used becomes invalid.
-    let granted = standing.lease.map_or(Mark::default(), |lease| lease.lease.token.into());
-    let mark = standing.mark.max(granted);
-    if before == Some(tokens) && held.is_none() {
+    let mark = store.state().highest_of(&fence);
+    if before == Some(tokens) && held.is_empty() {
         return Err(CommandError::Other {
             what: format!("fence '{fence}' already accepts {}: nothing was changed", describe_kind(before)),
             hint: "show the kind of each fence:  git-fence-hook status".to_owned(),
@@ -58,12 +65,20 @@ pub(crate) fn run(wanted: KindArg, order: &OperatorArgs, environment: &Environme
     let pusher = operator.name.clone();
     operator.commit(store, Event::TokensChanged { fence: fence.clone(), tokens, before, mark, reason, pusher })?;
     let mut out = io::stdout();
-    if let Some(held) = held {
+    for (fence, held) in held {
         let (owner, token) = (text::in_quotes(&held.lease.owner), held.lease.token);
         writeln!(out, "fence '{fence}'  the lease of {owner}, token {token}, was revoked")?;
     }
     writeln!(out, "fence '{fence}'  accepts {}, above {mark}", describe_kind(Some(tokens)))?;
     Ok(())
+}
+
+/// The fence; of a family, its known members.
+fn with_members(rules: &Rules, state: &State) -> Vec<Rules> {
+    match rules.is_family() {
+        false => vec![rules.clone()],
+        true => state.members(&rules.fence).map(|member| rules.of_member(member.clone())).collect(),
+    }
 }
 
 /// The settings override the recorded kind.

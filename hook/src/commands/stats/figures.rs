@@ -1,6 +1,8 @@
 //! The figures of a repository: the JSON output, and the source of the other formats.
 
-use git_fence_core::{Code, FenceName, LeaseTally, Mark, Mode, Reason, Settings, Spread, State, Tally, Ttl};
+use git_fence_core::{
+    Code, FenceName, FenceTally, HealthyRuns, LeaseTally, Mark, Mode, Reason, Settings, Spread, State, Tally, Ttl,
+};
 use serde::Serialize;
 use std::{
     cmp::Reverse,
@@ -111,8 +113,8 @@ impl Figures {
         repository: &Path,
         since: Option<String>,
         tally: &Tally,
-        state: &State,
-        settings: &Settings,
+        (state, settings): (&State, &Settings),
+        only: Option<&FenceName>,
     ) -> Figures {
         let (first, last) = tally.times.clone().unzip();
         let mut by_pusher: Vec<PusherFigures> = tally
@@ -137,7 +139,7 @@ impl Figures {
                 unsettled: state.in_flight.iter().filter(|flight| !flight.plan.is_only_about_leases()).count(),
             },
             waits_us: Lengths::of(&tally.waits),
-            fences: fences(tally, state, settings),
+            fences: fences(tally, state, settings, only),
             observed: ObservedFigures {
                 count: tally.observed.count(),
                 by_code: with_every_code(&tally.observed.codes),
@@ -191,28 +193,40 @@ impl LeaseFigures {
     }
 }
 
-/// All fences in the settings, the marks or the log, the busiest first.
-fn fences(tally: &Tally, state: &State, settings: &Settings) -> Vec<FenceFigures> {
-    let configured = settings.fences.iter().map(|rules| &rules.fence);
-    let names: BTreeSet<&FenceName> = configured.chain(tally.fences.keys()).chain(state.marks.keys()).collect();
-    let figures = |fence: &FenceName| {
-        let counts = tally.fences.get(fence).copied().unwrap_or_default();
-        let runs = tally.leases.healthy.get(fence).copied().unwrap_or_default();
+/// All fences in the settings, the marks or the log, the busiest first: families as a whole. If only a fence is asked for, it or
+/// its members.
+fn fences(tally: &Tally, state: &State, settings: &Settings, only: Option<&FenceName>) -> Vec<FenceFigures> {
+    let configured = settings.fences.iter().map(|rules| rules.fence.clone());
+    let known = tally.fences.keys().chain(state.marks.keys());
+    let shown = |fence: &FenceName| if only.is_some() { fence.clone() } else { fence.configured() };
+    let names: BTreeSet<FenceName> = configured.chain(known.map(shown)).collect();
+    let mut counts: BTreeMap<FenceName, FenceTally> = BTreeMap::new();
+    for (fence, more) in &tally.fences {
+        counts.entry(shown(fence)).or_default().add(*more);
+    }
+    let mut healthy: BTreeMap<FenceName, HealthyRuns> = BTreeMap::new();
+    for (fence, more) in &tally.leases.healthy {
+        healthy.entry(shown(fence)).or_default().include(*more);
+    }
+    let figures = |fence: FenceName| {
+        let counts = counts.get(&fence).copied().unwrap_or_default();
+        let runs = healthy.get(&fence).copied().unwrap_or_default();
         let longest = u64::try_from(runs.longest.as_millis()).unwrap_or(u64::MAX);
         FenceFigures {
             healthy_runs: runs.count,
             longest_run_ms: Some(longest).filter(|_| runs.count > 0),
             suggested_ttl_s: runs.suggested_ttl(),
-            fence: fence.clone(),
-            mode: settings.rules(fence).map(|rules| rules.mode),
-            mark: state.fence(fence).mark,
+            mode: settings.rules(&fence).map(|rules| rules.mode),
+            mark: state.fence(&fence).mark,
             pushes: counts.pushes(),
             accepted: counts.accepted,
             refused: counts.refused,
             moved: counts.moved,
+            fence,
         }
     };
-    let mut fences: Vec<FenceFigures> = names.into_iter().map(figures).collect();
+    let is_asked_for = |fence: &FenceName| only.is_none_or(|only| fence.is_of(only));
+    let mut fences: Vec<FenceFigures> = names.into_iter().filter(is_asked_for).map(figures).collect();
     fences.sort_by_key(|fence| Reverse(fence.pushes));
     fences
 }

@@ -5,7 +5,7 @@ pub(crate) mod prometheus;
 
 use crate::{
     commands::{
-        audit::moment::Moment,
+        audit::{moment::Moment, select::fence},
         stats::figures::{FenceFigures, Figures, LeaseFigures},
     },
     failure::{self, CommandError},
@@ -14,7 +14,7 @@ use crate::{
     repository::{Repository, settings},
 };
 use clap::Args;
-use git_fence_core::{Filter, Mode, Tally, text};
+use git_fence_core::{FenceName, Filter, Mode, Tally, text};
 use std::{
     collections::BTreeMap,
     io::{self, Write},
@@ -33,6 +33,9 @@ pub(crate) struct StatsArgs {
     // Not with --prometheus: a counter must not decrease, and Prometheus itself calculates with periods of time.
     #[arg(long, value_name = "T", value_parser = Moment::parse, conflicts_with = "prometheus")]
     since: Option<Moment>,
+    /// Only lines that name this fence, this member of a family, or any member of this family; the members are shown each
+    #[arg(long, value_name = "NAME", value_parser = fence, conflicts_with = "prometheus")]
+    fence: Option<FenceName>,
     /// Print JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
@@ -47,14 +50,14 @@ pub(crate) fn run(args: &StatsArgs, environment: &Environment) -> Result<(), Com
     let settings = settings::read(&repository.config)?;
     let here = failure::here()?;
     let since = args.since.as_ref().map(|since| since.beginning(clock::timestamp()));
-    let filter = Filter { since: since.clone(), ..Filter::default() };
+    let filter = Filter { since: since.clone(), fence: args.fence.clone(), ..Filter::default() };
     let mut tally = Tally::default();
     let journal = history::read(&FenceDir::at(repository.fence_dir()), &here.boot, |read| {
         if filter.matches(read.line) {
             tally.add(read.line);
         }
     })?;
-    let figures = Figures::of(&repository.common_dir, since, &tally, &journal.state, &settings);
+    let figures = Figures::of(&repository.common_dir, since, &tally, (&journal.state, &settings), args.fence.as_ref());
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&figures).unwrap_or_default())?;

@@ -246,7 +246,7 @@ pub(super) fn operator_is_waiting(store: &mut Store, here: &Place, fences: &[&Fe
             && matches!(process::liveness_of(&turn.process), Liveness::Alive(_))
     };
     store.keep_turns(is_alive);
-    store.turns().iter().any(|turn| fences.contains(&&turn.fence))
+    store.turns().iter().any(|turn| fences.iter().any(|fence| fence.is_of(&turn.fence)))
 }
 
 /// The newest token of `flight`: a takeover carries none, but its lease's token, or the mark that it raises, is newer than that of

@@ -28,8 +28,10 @@ pub(crate) enum SettingsError {
     Pattern { key: String, pattern: String, why: String },
     #[error("setting 'fence.{name}': {source}")]
     Name { name: String, source: git_fence_core::FenceNameError },
-    #[error("fence '{0}' guards nothing: set {refs}", refs = key_of_refs(.0))]
+    #[error("fence '{0}' guards nothing: set {refs}", refs = key_of("refs", .0))]
     GuardsNothing(FenceName),
+    #[error("fence '{fence}' cannot be a family ({}): {why}", key_of("each", .fence))]
+    Family { fence: FenceName, why: &'static str },
     #[error("fence '{fence}' keeps its leases in a store (fence.store): {why}")]
     Store { fence: FenceName, why: &'static str },
 }
@@ -50,9 +52,15 @@ fn store_flaw(rules: &Rules) -> Option<SettingsError> {
     Some(SettingsError::Store { fence: rules.fence.clone(), why })
 }
 
-/// The documented name of the setting.
-fn key_of_refs(fence: &FenceName) -> String {
-    if *fence == FenceName::repo() { "fence.refs".to_owned() } else { format!("fence.{fence}.refs") }
+/// What is wrong with the rules of a fence as a whole.
+fn flaw_of(rules: &Rules) -> Option<SettingsError> {
+    let of_family = rules.family_flaw().map(|why| SettingsError::Family { fence: rules.fence.clone(), why });
+    of_family.or_else(|| store_flaw(rules))
+}
+
+/// The documented name of a setting.
+fn key_of(key: &str, fence: &FenceName) -> String {
+    if *fence == FenceName::repo() { format!("fence.{key}") } else { format!("fence.{fence}.{key}") }
 }
 
 /// Reads the settings of all fences.
@@ -81,7 +89,7 @@ pub(crate) fn read(config: &Config) -> Result<Settings, SettingsError> {
         return Err(SettingsError::GuardsNothing(repo.fence));
     }
     fences.push(repo);
-    if let Some(flaw) = fences.iter().find_map(store_flaw) {
+    if let Some(flaw) = fences.iter().find_map(flaw_of) {
         return Err(flaw);
     }
     let mut settings = Settings { fences, ..Settings::default() };
@@ -235,6 +243,12 @@ pub(crate) mod tests {
             "[fence]\n store = etcd://host\n resource = app\n tokens = own",
             "[fence]\n resource = app\n[fence \"x\"]\n refs = refs/x/*\n store = etcd://host\n accept = at-or-above",
             "[fence \"a/b\"]\n refs = refs/heads/*",
+            "[fence]\n each = true",
+            "[fence \"repo\"]\n each = true",
+            "[fence \"x\"]\n refs = refs/x/*\n each = yes",
+            "[fence \"x\"]\n refs = refs/x/*\n refs = refs/y/*\n each = true",
+            "[fence \"x\"]\n refs = refs/x/main\n each = true",
+            "[fence \"x\"]\n refs = refs/x/*\n forgetAfter = soon",
             "[fence \"x\"]\n wait = 3s",
             "[fence \"x\"]\n refs = refs/heads/*\n mode = 1",
         ] {

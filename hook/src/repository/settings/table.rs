@@ -71,6 +71,22 @@ pub(crate) const SETTINGS: &[Setting] = &[
         set: Set::List(|rules, given| given.patterns().map(|patterns| rules.refs = patterns)),
     },
     Setting {
+        key: "each",
+        values: "`true`, `false`",
+        default: "`false`",
+        meaning: "for a named fence with one pattern with one star: whether the fence is a [family](families.md), which has a fence of its own for each ref that it matches",
+        set: Set::Fence(|rules, given| given.word([("true", true), ("false", false)]).map(|each| rules.each = each)),
+    },
+    Setting {
+        key: "forgetAfter",
+        values: "`30d`, `12h`, `none`",
+        default: "`30d`",
+        meaning: "after how long a [member of a family](families.md#forgotten-members) with leases is forgotten whose ref is gone and that nobody holds; new members then begin above its tokens",
+        set: Set::Fence(|rules, given| {
+            given.read_unless("none", duration).map(|forget_after| rules.forget_after = forget_after)
+        }),
+    },
+    Setting {
         key: "accept",
         values: "`above`, `at-or-above`",
         default: "`above`",
@@ -238,11 +254,13 @@ pub(crate) mod tests {
     #[test]
     fn every_value_in_the_table_is_accepted_and_others_are_refused() {
         for Setting { key, values, .. } in SETTINGS {
+            // A family has a name of its own.
+            let section = if *key == "each" { "[fence \"x\"]\n refs = refs/x/*\n" } else { "[fence]\n" };
             for value in code_spans(values) {
-                assert!(settings(&format!("[fence]\n {key} = {value}\n")).is_ok(), "{key} = {value}");
+                assert!(settings(&format!("{section} {key} = {value}\n")).is_ok(), "{key} = {value}");
             }
             let takes_any_text = ["exempt", "allowRevoke"].contains(key);
-            assert_eq!(settings(&format!("[fence]\n {key} = no such value\n")).is_ok(), takes_any_text, "{key}");
+            assert_eq!(settings(&format!("{section} {key} = no such value\n")).is_ok(), takes_any_text, "{key}");
         }
     }
 }

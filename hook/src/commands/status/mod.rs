@@ -1,14 +1,24 @@
 //! Shows the state of all fences, without changing anything.
 
+mod foreseen;
+mod members;
+
 use crate::{
-    commands::{advice, doctor::gate, last_holder::last_holder, mode::plan::ModeInForce, operator::tokens},
+    commands::{
+        advice,
+        doctor::gate,
+        last_holder::last_holder,
+        mode::plan::ModeInForce,
+        operator::tokens,
+        status::{
+            foreseen::{as_next_push_sees, as_settled},
+            members::{MembersStatus, shown},
+        },
+    },
     failure::{self, CommandError},
     host::{clock, surroundings::Environment},
-    log::{files::FenceDir, history, store::read_plan},
-    push::{
-        catch_up,
-        slot::{self, FlightState, Viewpoint},
-    },
+    log::{files::FenceDir, history},
+    push::slot,
     repository::{
         Repository,
         settings::{
@@ -18,9 +28,9 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Event, FenceName, Halt, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding,
-    MarkState, Mode, Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp, Standing,
-    State, StorePlace, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
+    FenceName, Halt, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding, MarkState, Mode,
+    Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp, Standing, State, StorePlace,
+    Token, TokenKind, Ttl, Who, free_in_words, held_in_words, text,
 };
 use git_fence_system::screen::Screen;
 use serde::Serialize;
@@ -65,6 +75,9 @@ struct FenceStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<WrittenStatus>,
     in_flight: Vec<FlightStatus>,
+    /// Of a family.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<MembersStatus>,
 }
 
 #[derive(Serialize)]
@@ -135,29 +148,30 @@ struct FlightStatus {
 /// `git-fence-hook status`; with `watch` again and again, that often.
 pub(crate) fn run(
     dir: &Path,
+    only: Option<&FenceName>,
     json: bool,
     watch: Option<Duration>,
     environment: &Environment,
 ) -> Result<(), CommandError> {
     let Some(every) = watch else {
-        io::stdout().lock().write_all(&text(dir, json, environment)?)?;
+        io::stdout().lock().write_all(&text(dir, only, json, environment)?)?;
         return Ok(());
     };
     let mut screen = Screen::on_stdout();
     loop {
         // The settings are read again each time: they may change, too.
-        screen.show(&String::from_utf8_lossy(&text(dir, json, environment)?))?;
+        screen.show(&String::from_utf8_lossy(&text(dir, only, json, environment)?))?;
         thread::sleep(every);
     }
 }
 
 /// The status at this moment.
-fn text(dir: &Path, json: bool, environment: &Environment) -> Result<Vec<u8>, CommandError> {
+fn text(dir: &Path, only: Option<&FenceName>, json: bool, environment: &Environment) -> Result<Vec<u8>, CommandError> {
     let repository = Repository::find(dir, environment)?;
     let settings = settings::read(&repository.config)?;
     let here = failure::here()?;
     let state = history::state(&FenceDir::at(repository.fence_dir()), &here.boot)?;
-    let status = read_status(&repository, &settings, &here, state)?;
+    let status = read_status(&repository, &settings, only, &here, state)?;
     let mut out = Vec::new();
     if json {
         writeln!(out, "{}", serde_json::to_string(&status).unwrap_or_default())?;
@@ -170,22 +184,31 @@ fn text(dir: &Path, json: bool, environment: &Environment) -> Result<Vec<u8>, Co
 fn read_status(
     repository: &Repository,
     settings: &Settings,
+    only: Option<&FenceName>,
     here: &Place,
     state: State,
 ) -> Result<Status, CommandError> {
-    let state = as_next_push_sees(repository, settings, here, state)?;
     let now = clock::stamp(here);
+    let state = as_settled(repository, settings, here, state)?;
+    let shown = shown(settings, &state, only, &now)?;
+    let state = as_next_push_sees(repository, &shown, &now, state);
     let configured = configured(&repository.config);
-    let fences = settings.fences.iter().map(|rules| {
+    let fences = shown.iter().map(|rules| {
         let fence = state.fence(&rules.fence);
         FenceStatus {
             mark: fence.mark,
-            mode_from: ModeInForce::of(&rules.fence, &configured).source(),
+            mode_from: ModeInForce::of(&rules.fence.configured(), &configured).source(),
             kind: fence.kind(rules),
-            rules: rules.clone(),
+            rules: Rules::clone(rules),
+            members: rules.is_family().then(|| MembersStatus::of(&rules.fence, &state, &now)),
             lease: fence.lease.map(|standing| LeaseStatus::of(standing, &now, repository)),
             written: fence.written.and_then(WrittenStatus::of),
-            in_flight: fence.slot.iter().map(|flight| FlightStatus::of(flight, &rules.fence, here)).collect(),
+            in_flight: fence
+                .slot
+                .iter()
+                .filter(|_| !rules.is_family())
+                .map(|flight| FlightStatus::of(flight, &rules.fence, here))
+                .collect(),
         }
     });
     Ok(Status {
@@ -197,41 +220,6 @@ fn read_status(
         unread: repository.unread.iter().map(|path| path.display().to_string()).collect(),
         flaws: gate::flaws(repository)?,
     })
-}
-
-/// The next push settles pushes that are over and records lease refs that differ from the log. This applies the same
-/// changes, without recording them.
-fn as_next_push_sees(
-    repository: &Repository,
-    settings: &Settings,
-    here: &Place,
-    mut state: State,
-) -> Result<State, CommandError> {
-    let dir = FenceDir::at(repository.fence_dir());
-    let viewpoint = Viewpoint { here, watched: None };
-    for flight in state.in_flight.clone() {
-        let plan = read_plan(&dir, &flight)?;
-        let bound = slot::bound_of(&flight, settings);
-        if let FlightState::Over(evidence) =
-            slot::state_of(&flight, &plan, viewpoint, bound, repository).map_err(unreadable)?
-        {
-            let seen = repository.ref_values(plan.iter().map(|planned| &planned.name)).map_err(unreadable)?;
-            state.settle(&flight, settle(&flight, &plan, &seen), plan.len(), evidence);
-        }
-    }
-    let now = clock::stamp(here);
-    for rules in &settings.fences {
-        // Unreadable leases are reported by doctor.
-        if let Ok(Some(line)) = catch_up::compare_with_log(repository, &state, rules, &now, "") {
-            let applied = state.apply(0, "", &Event::LeaseFound(line));
-            debug_assert!(applied.is_ok(), "a lease can be found at any time");
-        }
-        if let Ok(Some(line)) = catch_up::compare_mark_with_log(repository, &state, rules, "") {
-            let applied = state.apply(0, "", &Event::MarkFound(line));
-            debug_assert!(applied.is_ok(), "a mark can be found at any time");
-        }
-    }
-    Ok(state)
 }
 
 impl LeaseStatus {
@@ -334,16 +322,23 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for flaw in &status.flaws {
         writeln!(out, "warning: {flaw}")?;
     }
-    for FenceStatus { mark, mode_from, kind, rules, lease, written, in_flight } in &status.fences {
+    for FenceStatus { mark, mode_from, kind, rules, lease, written, in_flight, members } in &status.fences {
         let mode = match rules.mode {
             Mode::Enforce => "enforce",
             Mode::Observe => "observe: refuses nothing",
             Mode::Off => "off: checks nothing",
         };
-        writeln!(out, "fence '{}'  mark {mark}", rules.fence)?;
-        writeln!(out, "  mode       {mode}  ({mode_from})")?;
-        writeln!(out, "  guards     {}", rules.refs.join(" "))?;
-        writeln!(out, "  accepts    {}", tokens::describe_kind(*kind))?;
+        if let Some(MembersStatus { known, held }) = members {
+            writeln!(out, "family '{}'  a fence for each ref, which begins above {mark}", rules.fence)?;
+            writeln!(out, "  members    {known} known, {held} held")?;
+        } else {
+            writeln!(out, "fence '{}'  mark {mark}", rules.fence)?;
+        }
+        if !rules.fence.is_member() {
+            writeln!(out, "  mode       {mode}  ({mode_from})")?;
+            writeln!(out, "  guards     {}", rules.refs.join(" "))?;
+            writeln!(out, "  accepts    {}", tokens::describe_kind(*kind))?;
+        }
         if let Some(lease) = lease {
             lease.show(out)?;
         }
@@ -381,9 +376,4 @@ fn show(status: &Status, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "unread  {path}: cannot be read, so the settings of the repository's owner in it are not shown")?;
     }
     Ok(())
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
-fn unreadable(error: crate::repository::refs::RefError) -> CommandError {
-    CommandError::Other { what: error.to_string(), hint: "check the repository:  git fsck".to_owned() }
 }

@@ -62,6 +62,11 @@ pub use lease::standing::{LeaseAsk, LeaseChange, LeaseMove, MarkAsk, Proposal, S
 pub use lease::stopped::StoppedPush;
 pub use lease::store::{GateAnswer, GateSays, LeaseStore, Record, Swap, SwapRefused, Swapped};
 pub use lease::taking::{MOST_TRIES, Purpose, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal};
+pub use lease::ticks::change::{JobFault, TICK_ALLOWANCE_MS, TickChange};
+pub use lease::ticks::due::{Due, DueError, LONGEST_JITTER, MOST_CAUGHT_UP, Scheduled, Start, jitter_part};
+pub use lease::ticks::job::{Job, JobName, ScheduleText, Tick, TickState};
+pub use lease::ticks::jobs::{Jobs, MOST_JOBS, TooManyJobs};
+pub use lease::ticks::schedule::{Pending, Schedule, ScheduleError};
 pub use lease::trailers::RecordError;
 pub use lease::value::{Format, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name};
 pub use lease::words::{LastHolder, free_in_words, held_in_words};

@@ -68,7 +68,9 @@ pub use lease::ticks::job::{Job, JobName, ScheduleText, Tick, TickState};
 pub use lease::ticks::jobs::{Jobs, MOST_JOBS, TooManyJobs};
 pub use lease::ticks::schedule::{Pending, Schedule, ScheduleError};
 pub use lease::trailers::RecordError;
-pub use lease::value::{Format, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name};
+pub use lease::value::{
+    Format, JOBS_FORMAT, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name,
+};
 pub use lease::words::{LastHolder, free_in_words, held_in_words};
 pub use log::chain::{LineHash, hash_line};
 pub use log::event::{Event, LeaseLine, Line, MarkLine, Renewed, Stake, Who};

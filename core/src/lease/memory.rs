@@ -252,5 +252,17 @@ fn answer(reject: &Reject) -> GateAnswer {
     };
     let mark = reject.compared().map(|(_, mark)| mark);
     let code: Option<Code> = Some(reject.code());
-    GateAnswer { verdict: "rejected".to_owned(), code, mark, holder, fences: None, sentence: Some(reject.to_string()) }
+    let now = match reject {
+        Reject::TickAhead { now, .. } => Some(*now),
+        _ => None,
+    };
+    GateAnswer {
+        verdict: "rejected".to_owned(),
+        code,
+        mark,
+        holder,
+        fences: None,
+        now,
+        sentence: Some(reject.to_string()),
+    }
 }

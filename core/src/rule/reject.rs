@@ -3,7 +3,7 @@
 //! Each refusal is a variant of [`Reject`], with its message, and one arm of [`Reject::facts`].
 
 use super::hint::{self, WHO_CHANGES};
-use crate::{Code, FenceName, LeaseId, Mark, ObjectId, RefName, StoreFault, Token, TokenKind, text};
+use crate::{Code, FenceName, JobName, LeaseId, Mark, ObjectId, RefName, StoreFault, Tick, Token, TokenKind, text};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -174,6 +174,20 @@ pub enum Reject {
         /// Why.
         why: String,
     },
+    /// A tick that is not due by the gate's clock.
+    #[error(
+        "the lease of fence '{fence}' was not granted: tick {tick} of the job '{job}' is in the future, it is {now} here"
+    )]
+    TickAhead {
+        /// The fence.
+        fence: FenceName,
+        /// The job.
+        job: JobName,
+        /// The tick.
+        tick: Tick,
+        /// The gate's clock.
+        now: Tick,
+    },
     /// A lease on a fence that is not configured.
     #[error("this repository has no fence '{fence}'")]
     NoSuchFence {
@@ -320,6 +334,11 @@ impl Reject {
             Reject::LeaseInvalid { fence, .. } => {
                 Facts::of(Code::LeaseInvalid, fence, "nothing was written. Use  git fence  to change leases")
             }
+            Reject::TickAhead { fence, .. } => Facts::of(
+                Code::LeaseInvalid,
+                fence,
+                "nothing was started. Compare the clocks of this machine and of the server",
+            ),
             Reject::NoSuchFence { fence, fences } => {
                 let names: Vec<String> = fences.iter().map(|fence| format!("'{fence}'")).collect();
                 let hint = format!("nothing was written. Its fences are {}", names.join(", "));

@@ -6,12 +6,15 @@
 //! its nonce.
 
 use crate::{
-    Accept, Beat, Elsewhere, LeaseId, LeaseSnapshot, LeaseState, Mark, StorePlace, StoredLease, Token, Version, text,
+    Accept, Beat, Elsewhere, Jobs, LeaseId, LeaseSnapshot, LeaseState, Mark, StorePlace, StoredLease, Token, Version,
+    text,
 };
 use serde::{Deserialize, Serialize};
 
-/// The version of the entry that this code writes, and the only one that it reads.
+/// The version of the entry that this code writes.
 const ENTRY_FORMAT: u32 = 1;
+/// The version of an entry with jobs: whoever does not know them would drop them, and refuses this version instead.
+const JOBS_ENTRY_FORMAT: u32 = 2;
 /// How many past ownerships are kept.
 const LONGEST_HISTORY: usize = 16;
 
@@ -19,7 +22,7 @@ const LONGEST_HISTORY: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FenceEntry {
-    /// The version of the record.
+    /// The version of the record. [`FenceEntry::body`] sets it.
     pub format: u32,
     /// The name under which it is kept: another record must not pass for it.
     pub name: String,
@@ -48,6 +51,9 @@ pub struct FenceEntry {
     /// Where the leases of this fence are kept since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<MovedTo>,
+    /// The jobs that came from another place, until the first lease here carries them on.
+    #[serde(default, skip_serializing_if = "Jobs::is_empty")]
+    pub jobs: Jobs,
     /// Fresh in every entry: equal entries would have equal bodies.
     pub nonce: String,
 }
@@ -88,7 +94,7 @@ pub enum EntryError {
     #[error("it is not a record of git-fence: {0}")]
     NoEntry(String),
     /// Written by another version.
-    #[error("it has format {0}, and this git-fence supports format {ENTRY_FORMAT}")]
+    #[error("it has format {0}, and this git-fence supports formats {ENTRY_FORMAT} and {JOBS_ENTRY_FORMAT}")]
     Format(u64),
     /// The entry of another fence.
     #[error("it is the record of '{0}'")]
@@ -128,6 +134,7 @@ impl FenceEntry {
             barrier: None,
             marked: false,
             moved_to: None,
+            jobs: Jobs::default(),
             nonce,
         }
     }
@@ -141,7 +148,8 @@ impl FenceEntry {
         let damaged = |e: serde_json::Error| EntryError::NoEntry(text::one_line(e.to_string().as_bytes(), 100));
         // Checked first: a later format may change everything else.
         let any: Any = serde_json::from_str(body).map_err(damaged)?;
-        if let Some(other) = any.format.filter(|format| *format != u64::from(ENTRY_FORMAT)) {
+        let known = [ENTRY_FORMAT, JOBS_ENTRY_FORMAT].map(u64::from);
+        if let Some(other) = any.format.filter(|format| !known.contains(format)) {
             return Err(EntryError::Format(other));
         }
         let entry: FenceEntry = serde_json::from_str(body).map_err(damaged)?;
@@ -153,7 +161,13 @@ impl FenceEntry {
 
     /// The record for a store.
     pub fn body(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        let format = if self.jobs().is_empty() { ENTRY_FORMAT } else { JOBS_ENTRY_FORMAT };
+        serde_json::to_string(&FenceEntry { format, ..self.clone() }).unwrap_or_default()
+    }
+
+    /// The scheduled jobs of the fence.
+    pub fn jobs(&self) -> &Jobs {
+        self.lease.as_ref().map_or(&self.jobs, |stored| &stored.lease.jobs)
     }
 
     /// The lease, as every store shows it.
@@ -201,7 +215,10 @@ impl FenceEntry {
         if overtaken || self.barrier.is_some() {
             self.barrier = Some(barrier_of(next));
         }
-        if let Some(before) = before {
+        // The lease carries the jobs; a history of them would only make the record long.
+        self.jobs = Jobs::default();
+        if let Some(mut before) = before {
+            before.lease.jobs = Jobs::default();
             self.before.insert(0, before);
             self.before.truncate(LONGEST_HISTORY);
         }
@@ -244,8 +261,11 @@ fn barrier_of(next: &StoredLease) -> Mark {
 mod tests {
     use super::*;
     use crate::{
-        Lease, Reason,
-        lease::record::tests::{beat, lease},
+        Lease, Reason, TickState,
+        lease::{
+            record::tests::{beat, lease},
+            ticks::{job::tests::job, jobs::tests::jobs},
+        },
     };
 
     fn stored(lease: Lease) -> StoredLease {
@@ -297,6 +317,19 @@ mod tests {
     }
 
     #[test]
+    fn entry_with_jobs_has_a_format_of_its_own() {
+        let jobs = jobs([("a", job(60, TickState::Done, 4))]);
+        let came = FenceEntry { jobs: jobs.clone(), ..empty() };
+        let taken = taken(&came, Lease { jobs: jobs.clone(), ..lease(1, 5, LeaseState::Held) });
+        assert_eq!((taken.jobs(), taken.jobs.is_empty()), (&jobs, true));
+        for entry in [came, taken] {
+            let body = entry.body();
+            assert!(body.contains("\"format\":2"), "an older version drops what it does not know: {body}");
+            assert_eq!(FenceEntry::read(&body, "host/app/repo").map(|read| read.jobs().clone()), Ok(jobs.clone()));
+        }
+    }
+
+    #[test]
     fn history_is_short_and_newest_first() {
         let mut entry = empty();
         for n in 1..=20 {
@@ -315,8 +348,8 @@ mod tests {
         assert!(
             matches!(FenceEntry::read(&body, "host/other/repo"), Err(EntryError::Another(name)) if name == "host/app/repo")
         );
-        let newer = body.replacen("\"format\":1", "\"format\":2", 1);
-        assert_eq!(FenceEntry::read(&newer, "host/app/repo"), Err(EntryError::Format(2)));
+        let newer = body.replacen("\"format\":1", "\"format\":3", 1);
+        assert_eq!(FenceEntry::read(&newer, "host/app/repo"), Err(EntryError::Format(3)));
         let unknown = body.replacen("\"format\":1", "\"format\":1,\"surprise\":1", 1);
         for damaged in ["", "x", "{}", "[]", "{\"format\":1}", &unknown, &body[..body.len() - 2]] {
             assert!(matches!(FenceEntry::read(damaged, "host/app/repo"), Err(EntryError::NoEntry(_))), "{damaged}");

@@ -72,48 +72,65 @@ pub enum JobFault {
 }
 
 impl Jobs {
-    /// Whether a new ownership with `token` and `owner` may begin with the jobs `after`, and what that does to ticks.
+    /// Whether a new ownership with `token` and `owner` may begin with the jobs `after`.
     ///
     /// It carries on every job, and may start a tick of one job, forget one, or give one another schedule. A tick is
     /// started once: only one that failed or was lost may be started again, and an earlier one never.
-    pub fn granted(&self, after: &Jobs, token: Token, owner: &str, now: &Stamp) -> Result<Vec<TickChange>, JobFault> {
+    pub fn granted(&self, after: &Jobs, token: Token, owner: &str, now: &Stamp) -> Result<(), JobFault> {
         let base = self.carried();
-        let mut changes: Vec<TickChange> = Vec::new();
-        for (name, job) in base.iter().filter(|(name, job)| self.get(name) != Some(job)) {
-            changes.push(change_of(name, job, None));
-        }
-        let gone = base.iter().find(|(name, _)| after.get(name).is_none());
-        if let Some((name, _)) = gone {
+        if let Some((name, _)) = base.iter().find(|(name, _)| after.get(name).is_none()) {
             return Err(JobFault::Changed(name.clone()));
         }
         let mut changed = after.iter().filter(|(name, job)| base.get(name) != Some(job));
-        let Some((name, job)) = changed.next() else { return Ok(changes) };
+        let Some((name, job)) = changed.next() else { return Ok(()) };
         if changed.next().is_some() {
             return Err(JobFault::Several);
         }
-        changes.push(judge_one(name, base.get(name), job, token, owner, now)?);
-        Ok(changes)
+        judge_one(name, base.get(name), job, token, owner, now)
     }
 
-    /// Whether a release may leave the jobs as `after`, and what that does to ticks: those that run under the lease may
-    /// end.
-    pub fn released(&self, after: &Jobs) -> Result<Vec<TickChange>, JobFault> {
-        let mut changes = Vec::new();
+    /// Whether a release may leave the jobs as `after`: those that run under the lease may end.
+    pub fn released(&self, after: &Jobs) -> Result<(), JobFault> {
         for (name, job) in self.iter() {
-            let Some(next) = after.get(name) else { return Err(JobFault::Changed(name.clone())) };
-            if next == job {
-                continue;
+            let refused = || JobFault::Changed(name.clone());
+            let next = after.get(name).ok_or_else(refused)?;
+            if next != job && !is_end(job, next) {
+                return Err(refused());
             }
-            let ends = matches!(next.state, TickState::Done | TickState::Failed);
-            let is_end = job.state == TickState::Running && ends && Job { state: job.state, ..next.clone() } == *job;
-            if !is_end {
-                return Err(JobFault::Changed(name.clone()));
-            }
-            changes.push(change_of(name, next, None));
         }
         let unknown = after.iter().find(|(name, _)| self.get(name).is_none());
-        unknown.map_or(Ok(changes), |(name, _)| Err(JobFault::Changed(name.clone())))
+        unknown.map_or(Ok(()), |(name, _)| Err(JobFault::Changed(name.clone())))
     }
+
+    /// What happened to ticks between these jobs and the jobs `after` of the next record.
+    pub fn changes_to(&self, after: &Jobs) -> Vec<TickChange> {
+        let mut changes = Vec::new();
+        for (name, job) in self.iter().filter(|(name, job)| after.get(name) != Some(job)) {
+            // What was running has ended, or was lost before anything else happened to the job.
+            match after.get(name).filter(|next| is_end(job, next)) {
+                Some(next) => changes.push(change_of(name, next, None)),
+                None if job.state == TickState::Running => {
+                    changes.push(change_of(name, &Job { state: TickState::Lost, ..job.clone() }, None));
+                }
+                None => {}
+            }
+        }
+        let base = self.carried();
+        for (name, next) in after.iter().filter(|(name, next)| base.get(name) != Some(next)) {
+            let before = self.get(name);
+            if before != Some(next) && !before.is_some_and(|before| is_end(before, next)) {
+                let other = base.get(name).filter(|base| base.schedule != next.schedule && base.tick == next.tick);
+                changes.push(change_of(name, next, other.map(|_| next.schedule.clone())));
+            }
+        }
+        changes
+    }
+}
+
+/// Whether `next` is the end of what ran in `job`, and nothing else.
+fn is_end(job: &Job, next: &Job) -> bool {
+    let ends = matches!(next.state, TickState::Done | TickState::Failed);
+    job.state == TickState::Running && ends && Job { state: job.state, ..next.clone() } == *job
 }
 
 fn judge_one(
@@ -123,15 +140,11 @@ fn judge_one(
     token: Token,
     owner: &str,
     now: &Stamp,
-) -> Result<TickChange, JobFault> {
+) -> Result<(), JobFault> {
     let refused = || JobFault::Changed(name.clone());
     match (before, job.state) {
-        (Some(before), TickState::Forgotten) if Job { state: before.state, ..job.clone() } == *before => {
-            Ok(change_of(name, job, None))
-        }
-        (Some(before), _) if Job { schedule: before.schedule.clone(), ..job.clone() } == *before => {
-            Ok(change_of(name, job, Some(job.schedule.clone())))
-        }
+        (Some(before), TickState::Forgotten) if Job { state: before.state, ..job.clone() } == *before => Ok(()),
+        (Some(before), _) if Job { schedule: before.schedule.clone(), ..job.clone() } == *before => Ok(()),
         (before, TickState::Running) => {
             if job.token != token || job.owner != owner {
                 return Err(refused());
@@ -143,7 +156,7 @@ fn judge_one(
                 let now = Tick::at(now.unix_ms / 1000).ok_or_else(refused)?;
                 return Err(JobFault::Ahead { job: name.clone(), tick: job.tick, now });
             }
-            Ok(change_of(name, job, None))
+            Ok(())
         }
         _ => Err(refused()),
     }
@@ -191,7 +204,13 @@ mod tests {
 
     /// What a grant with token 9 at second 1000 may make of `before`.
     fn granted(before: &Jobs, after: &Jobs) -> Result<Vec<TickChange>, JobFault> {
-        before.granted(after, Token::try_from(9).unwrap(), "agent-1", &at(1000))
+        before.granted(after, Token::try_from(9).unwrap(), "agent-1", &at(1000))?;
+        Ok(before.changes_to(after))
+    }
+
+    fn released(before: &Jobs, after: &Jobs) -> Result<Vec<TickChange>, JobFault> {
+        before.released(after)?;
+        Ok(before.changes_to(after))
     }
 
     #[test]
@@ -209,6 +228,9 @@ mod tests {
                 assert_eq!(granted(&before, &start(600)), twice(600));
             }
         }
+        let again = granted(&jobs([("a", job(600, S::Running, 5))]), &start(600)).unwrap();
+        let became = again.iter().map(|change| (change.tick.seconds(), change.became)).collect::<Vec<_>>();
+        assert_eq!(became, [(600, S::Lost), (600, S::Running)]);
         assert!(granted(&Jobs::default(), &start(600)).is_ok());
         assert!(granted(&jobs([("a", job(600, S::Forgotten, 5))]), &start(540)).is_ok(), "a new job");
     }
@@ -255,7 +277,7 @@ mod tests {
     fn release_ends_what_runs_and_changes_nothing_else() {
         use TickState as S;
         let before = jobs([("a", job(600, S::Done, 5)), ("b", job(600, S::Running, 6))]);
-        let after = |a: Job, b: Job| before.released(&jobs([("a", a), ("b", b)]));
+        let after = |a: Job, b: Job| released(&before, &jobs([("a", a), ("b", b)]));
         let (done, running) = (|| job(600, S::Done, 5), || job(600, S::Running, 6));
         assert_eq!(after(done(), running()), Ok(Vec::new()));
         for how in [S::Done, S::Failed] {

@@ -179,7 +179,7 @@ impl LeaseStore for MemoryStore {
         let contents = self.contents.borrow();
         let beat = contents.beat.as_ref().and_then(|at| contents.beat_at(at)).cloned();
         let lease = contents.lease.as_ref().and_then(|at| contents.stored(at));
-        Ok(LeaseSnapshot { lease, beat_at: contents.beat.clone(), beat })
+        Ok(LeaseSnapshot { lease, beat_at: contents.beat.clone(), beat, ..LeaseSnapshot::default() })
     }
 
     /// The nonce is the version.

@@ -71,6 +71,8 @@ struct Sent {
 struct FailedTry {
     no_gate: bool,
     crowded: bool,
+    /// Whether a gate with another clock refused the tick: then nothing need have changed.
+    by_clock: bool,
 }
 
 /// What was read of the lease, reduced to what matters for taking it.
@@ -127,6 +129,8 @@ pub enum TakingRefusal {
     Busy,
     /// By the gate: the change is not allowed.
     Invalid,
+    /// By the gate: the tick is in the future by its clock.
+    TickAhead,
     /// By the gate, for another reason.
     ByGate,
     /// By the store: another run was faster, or others were changing the record.
@@ -144,6 +148,7 @@ impl TakingRefusal {
             Some(Code::Stale) if gate.mark.is_some() => TakingRefusal::Stale,
             _ if gate.holder.is_some() => TakingRefusal::Held,
             Some(Code::Busy) => TakingRefusal::Busy,
+            Some(Code::LeaseInvalid) if gate.now.is_some() => TakingRefusal::TickAhead,
             Some(Code::LeaseInvalid) => TakingRefusal::Invalid,
             _ => TakingRefusal::ByGate,
         }
@@ -155,6 +160,8 @@ impl TakingRefusal {
 pub enum TakingAnswer {
     /// The lease was read.
     Seen(Sight),
+    /// The lease was read, and no tick of the job is to be started.
+    NothingDue,
     /// The gate says that another holds it.
     GateSaysHeld,
     /// The gate says that nobody holds it.
@@ -221,6 +228,8 @@ pub enum TakingEnd {
     Theirs,
     /// It changed hands each time we tried, and another holds it now.
     TheirsAgain,
+    /// There is nothing to take it for: no tick is to be started.
+    NothingDue,
     /// Nobody holds it, so there is nothing to revoke.
     NothingHeld,
     /// The store refused, although nothing had changed.
@@ -255,6 +264,7 @@ impl Taking {
     pub fn step(self, answer: TakingAnswer) -> (Taking, TakingNext) {
         use TakingAnswer as A;
         match (self.stage, answer) {
+            (TakingStage::Reading(_) | TakingStage::ReadingLast(_), A::NothingDue) => self.end(TakingEnd::NothingDue),
             (TakingStage::Reading(before), A::Seen(sight)) => self.seen(before, sight),
             (TakingStage::ReadingLast(failed), A::Seen(sight)) => self.end(end_of_tries(failed, sight)),
             (TakingStage::AskingFirst(_) | TakingStage::AskingAfter(_), A::GateSaysHeld) => {
@@ -283,7 +293,7 @@ impl Taking {
 
     fn seen(self, before: Option<FailedTry>, sight: Sight) -> (Taking, TakingNext) {
         // If nothing has changed, nobody was faster: the swap was refused for another reason.
-        if before.is_some_and(|before| sight.is_unchanged && !before.crowded) {
+        if before.is_some_and(|before| sight.is_unchanged && !before.crowded && !before.by_clock) {
             return self.end(TakingEnd::RefusedByStore);
         }
         match self.purpose {
@@ -321,9 +331,10 @@ impl Taking {
             TakingRefusal::Invalid if self.purpose == Purpose::Revoke => self.end(TakingEnd::MayNotRevoke),
             // What we read may be outdated: try again.
             TakingRefusal::Invalid => self.try_again(FailedTry::default()),
+            TakingRefusal::TickAhead => self.try_again(FailedTry { by_clock: true, ..FailedTry::default() }),
             TakingRefusal::Stale | TakingRefusal::ByGate => self.end(TakingEnd::RefusedByGate),
             TakingRefusal::ByStore { crowded } => {
-                let failed = FailedTry { no_gate: false, crowded };
+                let failed = FailedTry { crowded, ..FailedTry::default() };
                 // Ask, so that a gate sees the attempt too. Without a lease do not ask: the question's ref could be
                 // created in its place.
                 if self.purpose == Purpose::Hold && sent.sight.exists {

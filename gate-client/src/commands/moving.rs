@@ -95,6 +95,7 @@ impl Moving<'_> {
         let dir = match self.from.acquire(request) {
             Ok(Taken::Ours(dir)) => dir,
             Ok(Taken::Theirs(by, _)) => return Err(held_by_another(self.from, by, &Whose::Theirs)),
+            Ok(Taken::NothingDue(_)) => return Err(self.from.busy("no tick is due")),
             Err(Failure::Refused { code: Some(Code::LeaseInvalid), .. }) if self.from.store.is_none() => {
                 return self.of_granted_leases();
             }

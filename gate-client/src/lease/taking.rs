@@ -11,9 +11,9 @@ use crate::{
     store::home::{LeaseHome, TAKEN_MEANWHILE},
 };
 use git_fence_core::{
-    Ahead, Beat, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES, Purpose,
-    Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
-    TakingRefusal, Token, Ttl, next_token,
+    Ahead, Beat, Due, DueError, FenceName, Format, GateSays, HeldBy, Jobs, Lease, LeaseId, LeasePart, LeaseSnapshot,
+    LeaseStore, MOST_TRIES, Purpose, Record, Scheduled, Secret, Sight, Stamp, Start, Swap, SwapRefused, Swapped,
+    Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Tick, Token, Ttl, next_token,
 };
 use std::{mem, sync::atomic::Ordering, thread, time::Duration};
 
@@ -27,6 +27,27 @@ pub(crate) struct LeaseRequest {
     pub(crate) skew: Duration,
     /// The command that wants it.
     pub(crate) taken_by: TakenBy,
+    /// What it does to the fence's scheduled jobs.
+    pub(crate) jobs: JobsAsk,
+}
+
+/// What a new lease does to the fence's scheduled jobs.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum JobsAsk {
+    /// Nothing.
+    #[default]
+    Carry,
+    /// It is taken for a tick of this job, if one is due.
+    Start(Box<Scheduled>),
+}
+
+impl JobsAsk {
+    /// The ticks that are due now are all that the run catches up: what comes due meanwhile is for the next run.
+    pub(crate) fn ends_now(&mut self, now: &Stamp) {
+        if let JobsAsk::Start(scheduled) = self {
+            scheduled.upto = scheduled.upto.or(Tick::at(now.unix_ms / 1000));
+        }
+    }
 }
 
 /// What came of trying to take a lease.
@@ -36,11 +57,15 @@ pub(crate) enum Taken {
     Ours(LeaseDir),
     /// It is somebody else's, whose clock may be ahead.
     Theirs(HeldBy, Option<Ahead>),
+    /// No tick of the job is to be started, or not yet.
+    NothingDue(Box<Due>),
 }
 
 const BUSY: &str = "another push has held the slot for longer than the gate waits (FENCE-BUSY)";
 /// How long the last try of an interrupted run may take.
 const LAST_TRY: Duration = Duration::from_secs(10);
+/// How far a clock may be ahead of the one that judges for its ticks to be waited for.
+const LONGEST_SKEW: Duration = Duration::from_secs(5 * 60);
 /// The longest rest before the next try.
 const REST: Duration = Duration::from_millis(250);
 
@@ -93,6 +118,7 @@ impl Client {
                     Ok(theirs)
                 }
                 Taken::Theirs(by, _) => Err(Failure::Held { fence: self.fence.clone(), by: Box::new(by) }),
+                Taken::NothingDue(_) => Ok(None),
             },
         }
     }
@@ -133,6 +159,9 @@ struct Taker<'a> {
     refused: SwapRefused,
     why: String,
     not_sent: Option<Failure>,
+    /// What is due, and how far the gate's clock is ahead of ours, if it has said so.
+    due: Option<Due>,
+    gate_ahead_ms: i64,
 }
 
 /// One try: the new lease, its directory and its store. The directory is removed unless the lease was taken, or may
@@ -176,6 +205,8 @@ impl<'a> Taker<'a> {
             refused: SwapRefused::default(),
             why: String::new(),
             not_sent: None,
+            due: None,
+            gate_ahead_ms: 0,
         })
     }
 
@@ -185,8 +216,31 @@ impl<'a> Taker<'a> {
         self.seen = store.read_to_take(&self.request.owner, self.purpose)?;
         let now = self.client.clock.now();
         self.watched = store.watched(&self.seen, &now);
-        self.now = store.by_its_clock(now);
+        self.now = store.by_its_clock(now.clone());
+        self.due = self.what_is_due(&now)?;
+        if self.due.as_ref().is_some_and(|due| !matches!(due, Due::Start(_))) {
+            return Ok(TakingAnswer::NothingDue);
+        }
         Ok(TakingAnswer::Seen(Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched)))
+    }
+
+    /// What is due by the clock that judges: the store's, or the gate's where it has told us, or else ours. If the tick that
+    /// our clock sees is still to come by that clock, it is waited for.
+    fn what_is_due(&self, ours: &Stamp) -> Result<Option<Due>, Failure> {
+        let JobsAsk::Start(scheduled) = &self.request.jobs else { return Ok(None) };
+        let recorded = self.seen.jobs().get(&scheduled.job);
+        let judge_ms = self.now.unix_ms.saturating_add_signed(self.gate_ahead_ms);
+        let skew = self.request.skew;
+        let due_at = |ms: u64| scheduled.due(recorded, ms, skew);
+        let due = due_at(judge_ms).map_err(|why| cannot_tell(&self.client.fence, &why))?;
+        let soon = match due_at(ours.unix_ms) {
+            Ok(Due::Start(Start { tick, .. })) if ours.unix_ms > judge_ms => {
+                let wait = Duration::from_millis((tick.seconds() * 1000).saturating_sub(judge_ms));
+                (!wait.is_zero() && wait <= LONGEST_SKEW).then_some(Due::Wait { tick, wait })
+            }
+            _ => None,
+        };
+        Ok(Some(soon.unwrap_or(due)))
     }
 
     /// Starts the next try after a random pause, so that runs that collided do not collide again.
@@ -270,6 +324,10 @@ impl<'a> Taker<'a> {
             BUSY.clone_into(&mut self.why);
         }
         self.by = refused.gate.as_ref().and_then(|gate| gate.holder.clone());
+        if let Some(now) = refused.gate.as_ref().and_then(|gate| gate.now) {
+            let (theirs, ours) = (now.seconds().saturating_mul(1000), self.client.clock.now().unix_ms);
+            self.gate_ahead_ms = i64::try_from(theirs).unwrap_or(i64::MAX).saturating_sub_unsigned(ours);
+        }
         self.refused = refused;
         TakingAnswer::Refused(refusal)
     }
@@ -287,7 +345,7 @@ impl<'a> Taker<'a> {
     /// A new lease with this token, to replace the one that was read.
     fn prepare(&self, token: Token) -> Result<HeldLease, Failure> {
         let client = self.client;
-        let lease = self.wished_for(token);
+        let lease = self.wished_for(token)?;
         let parent = self.seen.lease.as_ref().map(|seen| seen.at.clone());
         let at = self.attempt.store.prepare(&Record::Lease { lease: &lease, parent: parent.as_ref(), proof: None })?;
         Ok(HeldLease {
@@ -305,10 +363,10 @@ impl<'a> Taker<'a> {
         })
     }
 
-    fn wished_for(&self, token: Token) -> Lease {
+    fn wished_for(&self, token: Token) -> Result<Lease, Failure> {
         let (reason, state) = self.purpose.begins(self.seen.lease.as_ref().map(|seen| &seen.lease));
         let nonce = random::nonce();
-        Lease {
+        Ok(Lease {
             format: Format::OneUse,
             id: self.attempt.id.clone(),
             token,
@@ -318,8 +376,22 @@ impl<'a> Taker<'a> {
             reason,
             words: self.request.words.clone(),
             since: Some(Beat::deadline_at(self.attempt.store.by_its_clock(self.client.clock.now()).unix_ms)),
+            jobs: self.jobs(token)?,
             holder: self.attempt.master.of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
+        })
+    }
+
+    /// The fence's jobs, with the tick that is started under a lease with this token.
+    fn jobs(&self, token: Token) -> Result<Jobs, Failure> {
+        let jobs = self.seen.jobs().carried();
+        match (&self.request.jobs, &self.due) {
+            (JobsAsk::Start(scheduled), Some(Due::Start(start))) => {
+                let Scheduled { job, schedule, .. } = &**scheduled;
+                let started = jobs.started(job, start, schedule.text(), token, &self.request.owner);
+                started.map_err(|e| Failure::usage(e.to_string(), "forget one:  git fence ticks forget JOB"))
+            }
+            _ => Ok(jobs),
         }
     }
 
@@ -354,6 +426,10 @@ impl<'a> Taker<'a> {
                 self.theirs(self.seen.held_by(&self.now), ahead)
             }
             TakingEnd::TheirsAgain => self.theirs(self.seen.last_holder(&self.now), None),
+            TakingEnd::NothingDue => match self.due.take() {
+                Some(due) => Ok(Taken::NothingDue(Box::new(due))),
+                None => self.theirs(None, None),
+            },
             TakingEnd::ChangesHands | TakingEnd::NothingHeld => self.theirs(None, None),
             TakingEnd::GateIsBusy => Err(client.busy(BUSY)),
             TakingEnd::Crowded => Err(client.busy(self.refused.why.join("; "))),
@@ -374,6 +450,20 @@ impl<'a> Taker<'a> {
     fn theirs(&self, by: Option<HeldBy>, ahead: Option<Ahead>) -> Result<Taken, Failure> {
         let by = by.ok_or_else(|| self.client.busy("other runs take and release it"))?;
         Ok(Taken::Theirs(by, ahead))
+    }
+}
+
+/// It cannot be said what is due.
+fn cannot_tell(fence: &FenceName, why: &DueError) -> Failure {
+    match why {
+        DueError::Rescheduled { .. } => Failure::usage(
+            format!("fence '{fence}': {why}"),
+            "nothing ran. Name another job with  --job,  or change the record once:  git fence ticks reschedule JOB",
+        ),
+        DueError::Ahead { .. } => Failure::broken(
+            format!("fence '{fence}': {why}"),
+            "nothing ran. Compare the clocks of the machines; if the record is wrong:  git fence ticks forget JOB",
+        ),
     }
 }
 

@@ -60,6 +60,10 @@ outcomes! {
     Ran = "ran"
     /// `run`: another run holds the lease; nothing ran
     Skipped = "skipped"
+    /// `run --every` and `--cron`: the latest tick was started already, on this machine or another; nothing ran
+    AlreadyDone = "already-done"
+    /// `run --every` and `--cron`: no tick is due that may still be started; nothing ran
+    NotDue = "not-due"
     /// the lease was still held at the end of the wait; nothing ran and nothing was pushed
     TimedOut = "timed-out"
     /// a signal ended the command before its work was done

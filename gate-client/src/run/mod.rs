@@ -13,6 +13,7 @@ pub(crate) mod lookup;
 pub(crate) mod members;
 pub(crate) mod signals;
 pub(crate) mod starter;
+pub(crate) mod ticks;
 pub(crate) mod waiting;
 pub(crate) mod watch;
 pub(crate) mod wire;
@@ -24,16 +25,20 @@ use crate::{
         own::{Whose, held},
     },
     failure::{Failure, HELD, LOST, who},
-    lease::held::TakenBy,
+    lease::{
+        held::{LeaseDir, TakenBy},
+        taking::{JobsAsk, LeaseRequest},
+    },
     report::{CurrentHolder, Report, in_ms, outcome::Outcome},
     run::{
-        acquiring::{FirstFree, Wait, release, take_first_free},
+        acquiring::{FirstFree, Wait, release, take_first_free, wait_for_tick},
         starter::Starter,
+        ticks::{TickArgs, next_of, nothing_to_do, started},
         watch::{Bounds, Ended, Run, RunEvent, code_of_signal, note},
     },
 };
 use clap::{Args, ValueEnum};
-use git_fence_core::{Code, HeldBy};
+use git_fence_core::{Code, Due, HeldBy, TickState};
 use git_fence_system::{
     colours::say,
     signals::{SIGTERM, listen, termination_signals},
@@ -63,6 +68,8 @@ pub(crate) struct RunArgs {
     store: Option<String>,
     #[command(flatten)]
     wanted: LeaseArgs,
+    #[command(flatten)]
+    ticks: TickArgs,
     /// What to do if the lease is held [default: wait with --wait, or else fence.ifHeld, or skip]
     #[arg(long, value_enum, value_name = "WHAT")]
     if_held: Option<IfHeld>,
@@ -140,12 +147,13 @@ fn starting() -> Report {
 }
 
 fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, report: &mut Report) -> Result<u8, Failure> {
-    let request = context.lease_request(&args.wanted, TakenBy::Run)?;
+    let mut request = context.lease_request(&args.wanted, TakenBy::Run)?;
     let if_held = args.if_held(context)?;
     let bounds = Bounds::of(args)?;
     let wait = Wait { length: args.length_of_wait(if_held)?, is_quiet: args.quiet };
     lookup::check(&args.command[0], &context.environment)?;
     let clients = candidates(context, args)?;
+    request.jobs = args.scheduled(context, &clients)?;
     // Check the status file before taking a lease.
     request.owner.clone_into(&mut report.owner);
     report.write(args.status_file.as_deref()).map_err(|failure| {
@@ -167,35 +175,102 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, report: 
         orphaned.store(true, Ordering::Relaxed);
         let _ = on_exit.send(RunEvent::GitIsGone);
     });
+    Session { context, args, if_held, bounds, wait, clients, tell, events, stop }.run(request, report)
+}
 
-    let (client, dir) = match take_first_free(&clients, &request, wait, &events, &stop)? {
-        FirstFree::Ours(client, dir) => (client, dir),
-        FirstFree::AllHeld(client, by, _) => return Ok(args.skip(context, if_held, report, &client, by)),
-        FirstFree::Interrupted(signal, left_behind) => {
-            report.outcome = Outcome::Interrupted;
-            "a signal ended the run before it had the lease".clone_into(&mut report.message);
-            if let Some(failure) = left_behind {
-                report.message = failure.in_one_line();
-                note(&report.message);
+/// What a run needs to take its lease and to run its command under it: once, or once for each tick that it catches up.
+struct Session<'a> {
+    context: &'a Context,
+    args: &'a RunArgs,
+    if_held: IfHeld,
+    bounds: Bounds,
+    wait: Wait,
+    clients: Vec<Client>,
+    tell: mpsc::Sender<RunEvent>,
+    events: mpsc::Receiver<RunEvent>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Session<'_> {
+    fn run(&self, mut request: LeaseRequest, report: &mut Report) -> Result<u8, Failure> {
+        // The exit code of the tick before, if this run catches up.
+        let mut before = None;
+        loop {
+            match take_first_free(&self.clients, &request, self.wait, &self.events, &self.stop)? {
+                FirstFree::Ours(client, dir) => {
+                    let is_late = started(&request.jobs, &dir.held()?.lease.jobs).is_some_and(|(_, job)| job.late);
+                    request.jobs.ends_now(&client.clock.now());
+                    let code = self.under(&client, &dir, &request.jobs, report)?;
+                    if !is_late || code != 0 || self.stop.load(Ordering::Relaxed) {
+                        return Ok(code);
+                    }
+                    before = Some(code);
+                }
+                FirstFree::NothingDue(client, due) => match *due {
+                    Due::Wait { wait, .. } => {
+                        self.tell_of_wait(&client, &request.jobs, &due);
+                        if let Some(signal) = wait_for_tick(&client.clock, wait, &self.events) {
+                            return Ok(interrupted(signal, None, report));
+                        }
+                    }
+                    _ => {
+                        return Ok(
+                            before.unwrap_or_else(|| self.args.nothing_due(report, &client, &request.jobs, &due))
+                        );
+                    }
+                },
+                FirstFree::AllHeld(client, by, _) => {
+                    let skip = || self.args.skip(self.context, self.if_held, report, &client, by);
+                    return Ok(before.unwrap_or_else(skip));
+                }
+                FirstFree::Interrupted(signal, left_behind) => return Ok(interrupted(signal, left_behind, report)),
             }
-            return Ok(code_of_signal(signal));
         }
-    };
-    let held = dir.held()?;
-    let what = format!("running under the lease of fence '{}', with token {}", held.fence, held.lease.token);
-    *report = Report::new(Outcome::Running, what).under(&held, dir.left(&client.clock));
-    let _ = report.write(args.status_file.as_deref());
+    }
 
-    let began = client.clock.now();
-    let run = Run { client: &client, dir: &dir, bounds: &bounds, ttl: held.lease.ttl.duration(), began: began.clone() };
-    let ended = run.command(context, &args.command, &tell, &events);
-    report.expires_in_ms = None;
-    report.last_token = dir.held().ok().map(|held| held.lease.token);
-    let is_told = dir.is_told();
-    let released = release(&client, &dir);
-    let held_for = began.age_at(&client.clock.now());
-    report.held_ms = Some(in_ms(held_for));
-    finish(ended?, released, report).or_else(|failure| told_before(failure, is_told, report))
+    fn tell_of_wait(&self, client: &Client, ask: &JobsAsk, due: &Due) {
+        if let (JobsAsk::Start(scheduled), false) = (ask, self.args.quiet) {
+            note(&nothing_to_do(client, &scheduled.job, due));
+        }
+    }
+
+    /// Runs the command under the lease in `dir`, and releases it.
+    fn under(&self, client: &Client, dir: &LeaseDir, ask: &JobsAsk, report: &mut Report) -> Result<u8, Failure> {
+        let held = dir.held()?;
+        let tick = started(ask, &held.lease.jobs);
+        let of_tick =
+            tick.as_ref().map_or(String::new(), |(name, job)| format!(", for tick {} of job '{name}'", job.tick));
+        let what =
+            format!("running under the lease of fence '{}', with token {}{of_tick}", held.fence, held.lease.token);
+        *report = Report::new(Outcome::Running, what).under(&held, dir.left(&client.clock)).for_tick(tick);
+        let _ = report.write(self.args.status_file.as_deref());
+
+        let began = client.clock.now();
+        let ttl = held.lease.ttl.duration();
+        let run = Run { client, dir, bounds: &self.bounds, ttl, began: began.clone() };
+        let ended = run.command(self.context, &self.args.command, &self.tell, &self.events);
+        report.expires_in_ms = None;
+        report.last_token = dir.held().ok().map(|held| held.lease.token);
+        let is_told = dir.is_told();
+        // A run that cannot say how its tick ended leaves it to the next owner, who records it as lost.
+        let is_done = matches!(ended, Ok(Ended::ByItself(0)));
+        let _ = dir.set_ended(if is_done { TickState::Done } else { TickState::Failed });
+        let released = release(client, dir);
+        let held_for = began.age_at(&client.clock.now());
+        report.held_ms = Some(in_ms(held_for));
+        finish(ended?, released, report).or_else(|failure| told_before(failure, is_told, report))
+    }
+}
+
+/// A signal ended the run before it had the lease.
+fn interrupted(signal: i32, left_behind: Option<Failure>, report: &mut Report) -> u8 {
+    report.outcome = Outcome::Interrupted;
+    "a signal ended the run before it had the lease".clone_into(&mut report.message);
+    if let Some(failure) = left_behind {
+        report.message = failure.in_one_line();
+        note(&report.message);
+    }
+    code_of_signal(signal)
 }
 
 /// A lease whose loss a push inside the run has told: one sentence is enough.
@@ -270,6 +345,38 @@ impl RunArgs {
             IfHeld::Wait => duration(self.wait.as_deref().unwrap_or("30s"), "--wait"),
             IfHeld::Skip | IfHeld::Fail => Ok(Duration::ZERO),
         }
+    }
+
+    /// The schedule, if there is one: of one fence of one remote, because that is where its ticks are remembered.
+    fn scheduled(&self, context: &Context, clients: &[Client]) -> Result<JobsAsk, Failure> {
+        let Some(client) = clients.first() else { return Ok(JobsAsk::Carry) };
+        let Some(scheduled) = self.ticks.scheduled(&context.resource(&client.remote), &client.fence)? else {
+            return Ok(JobsAsk::Carry);
+        };
+        if clients.len() > 1 {
+            return Err(Failure::usage(
+                "a schedule has one fence of one remote: each remembers its own ticks, so each would run them",
+                "name one --fence and one --remote",
+            ));
+        }
+        Ok(JobsAsk::Start(Box::new(scheduled)))
+    }
+
+    /// No tick is to be started, which is not a failure.
+    fn nothing_due(&self, report: &mut Report, client: &Client, ask: &JobsAsk, due: &Due) -> u8 {
+        let JobsAsk::Start(scheduled) = ask else { return self.skip_code };
+        report.fence = Some(client.fence.clone());
+        report.remote = Some(client.remote.name.clone());
+        report.outcome = if matches!(due, Due::AlreadyDone { .. }) { Outcome::AlreadyDone } else { Outcome::NotDue };
+        report.message = nothing_to_do(client, &scheduled.job, due);
+        (report.job, report.next_tick) = (Some(scheduled.job.clone()), next_of(due));
+        if let Due::AlreadyDone { job, .. } = due {
+            report.tick = Some(job.tick);
+        }
+        if !self.quiet {
+            note(&report.message);
+        }
+        self.skip_code
     }
 
     /// Another run holds the lease, which is not a failure.

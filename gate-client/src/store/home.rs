@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Beat, Claimed, Code, Elsewhere, FenceEntry, Format, GateSays, Lease, LeasePart, LeaseSnapshot, LeaseState,
+    Beat, Claimed, Code, Elsewhere, FenceEntry, Format, GateSays, Jobs, Lease, LeasePart, LeaseSnapshot, LeaseState,
     LeaseStore, Mark, MarkRecord, MarkState, Ownership, Purpose, Reason, Record, Secret, Stamp, StorePlace,
     StoredLease, Swap, Swapped, Token, Ttl, Version, may_be_in_store, text,
 };
@@ -374,6 +374,7 @@ pub(crate) fn moved_lease(owner: &str, words: &str, before: Option<&Lease>, unix
             reason: Reason::First,
             words: Some(words.to_owned()),
             since,
+            jobs: Jobs::default(),
             holder: holder.unwrap_or_else(|| random::secret().holder()),
             nonce,
         },

@@ -173,7 +173,7 @@ impl FenceEntry {
     /// The lease, as every store shows it.
     pub fn snapshot(&self) -> LeaseSnapshot {
         let beat_at = self.beat.as_ref().map(|beat| Version::new(&*beat.nonce));
-        LeaseSnapshot { lease: self.lease.clone(), beat_at, beat: self.beat.clone() }
+        LeaseSnapshot { lease: self.lease.clone(), beat_at, beat: self.beat.clone(), moved_in: self.jobs.clone() }
     }
 
     /// The highest token that was granted, here or where the leases were kept before.

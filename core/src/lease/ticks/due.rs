@@ -1,7 +1,6 @@
 //! Which tick is to be started now.
 
 use super::{
-    change::TICK_ALLOWANCE_MS,
     job::{Job, JobName, ScheduleText, Tick, TickState},
     schedule::Schedule,
 };
@@ -35,6 +34,8 @@ pub struct Scheduled {
     pub retry_lost: bool,
     /// No later time is a tick.
     pub until: Option<Tick>,
+    /// Of later ticks nothing is said: a run that catches up ends with those that were due when it began.
+    pub upto: Option<Tick>,
 }
 
 /// A tick to start.
@@ -108,15 +109,15 @@ pub fn jitter_part(resource: &str, fence: &FenceName, job: &JobName) -> u32 {
 }
 
 impl Scheduled {
-    /// What is due at `now_ms`, by the clock that judges, if the record has `recorded` of the job. Of ticks after `upto`
-    /// nothing is said: a run that catches up ends with the ticks that were due when it began.
-    pub fn due(&self, recorded: Option<&Job>, now_ms: u64, upto: Option<Tick>) -> Result<Due, DueError> {
+    /// What is due at `now_ms`, by the clock that judges, if the record has `recorded` of the job. Clocks may differ by
+    /// `skew`.
+    pub fn due(&self, recorded: Option<&Job>, now_ms: u64, skew: Duration) -> Result<Due, DueError> {
         let now = Tick::at(now_ms / 1000).unwrap_or_else(|| Tick::at(0).expect("1970 is a tick"));
         let recorded = recorded.filter(|job| job.state != TickState::Forgotten);
         if let Some(job) = recorded {
-            self.fits(job, now_ms, now)?;
+            self.fits(job, now_ms, now, skew)?;
         }
-        let horizon = [self.until, upto].into_iter().flatten().fold(now, Tick::min);
+        let horizon = [self.until, self.upto].into_iter().flatten().fold(now, Tick::min);
         let (mut count, mut candidates) = match recorded {
             Some(job) => {
                 let pending = self.schedule.between(job.tick, horizon, self.catch_up);
@@ -160,12 +161,13 @@ impl Scheduled {
         Duration::from_secs(u64::try_from(part / 1000).unwrap_or(0))
     }
 
-    fn fits(&self, job: &Job, now_ms: u64, now: Tick) -> Result<(), DueError> {
+    fn fits(&self, job: &Job, now_ms: u64, now: Tick, skew: Duration) -> Result<(), DueError> {
         if job.schedule != *self.schedule.text() {
             let (recorded, asked) = (job.schedule.clone(), self.schedule.text().clone());
             return Err(DueError::Rescheduled { job: self.job.clone(), recorded, asked });
         }
-        if job.tick.seconds().saturating_mul(1000) > now_ms.saturating_add(TICK_ALLOWANCE_MS) {
+        let skew_ms = u64::try_from(skew.as_millis()).unwrap_or(u64::MAX);
+        if job.tick.seconds().saturating_mul(1000) > now_ms.saturating_add(skew_ms) {
             return Err(DueError::Ahead { job: self.job.clone(), tick: job.tick, now });
         }
         Ok(())

@@ -9,6 +9,9 @@ use crate::FenceName;
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
+/// How far clocks may differ.
+const SKEW: Duration = Duration::from_secs(10);
+
 fn tick(seconds: u64) -> Tick {
     Tick::at(seconds).unwrap()
 }
@@ -25,6 +28,7 @@ fn minutely() -> Scheduled {
         retry_failed: false,
         retry_lost: false,
         until: None,
+        upto: None,
     }
 }
 
@@ -37,7 +41,7 @@ fn done(tick: u64) -> Job {
 }
 
 fn due(asked: &Scheduled, recorded: Option<&Job>, seconds: u64) -> Due {
-    asked.due(recorded, seconds * 1000, None).unwrap()
+    asked.due(recorded, seconds * 1000, SKEW).unwrap()
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn catch_up_runs_the_latest_ticks_oldest_first() {
     }
     assert_eq!(started, [(480, 6, true), (540, 0, true), (600, 0, false)]);
     // Ticks that come due meanwhile are another run's.
-    let asked = |upto| three.due(Some(&done(540)), 900_000, Some(tick(upto))).unwrap();
+    let asked = |upto| due(&Scheduled { upto: Some(tick(upto)), ..three.clone() }, Some(&done(540)), 900);
     assert_eq!(asked(600), start(600, 0, false));
     assert!(matches!(asked(540), Due::AlreadyDone { .. }));
 }
@@ -108,7 +112,7 @@ fn jitter_waits_the_same_part_everywhere() {
     let text = ScheduleText::parse("every 3600s").unwrap();
     let record = Job { schedule: text, ..done(3600) };
     let wait = Due::Wait { tick: tick(7200), wait: Duration::from_millis(179_500) };
-    assert_eq!(asked.due(Some(&record), 7_200_500, None).unwrap(), wait);
+    assert_eq!(asked.due(Some(&record), 7_200_500, SKEW).unwrap(), wait);
     assert_eq!(due(&asked, Some(&record), 7380), start(7200, 0, false));
     let weekly = Scheduled { schedule: Schedule::every(Duration::from_secs(7 * 86_400)).unwrap(), ..asked };
     assert_eq!(weekly.jitter_of(tick(0)), LONGEST_JITTER / 2);
@@ -128,11 +132,11 @@ fn schedule_ends_for_good() {
 fn other_schedule_and_tick_in_the_future_are_reported() {
     let asked = minutely();
     let record = Job { schedule: ScheduleText::parse("every 90s").unwrap(), ..done(600) };
-    let both = asked.due(Some(&record), 900_000, None).unwrap_err().to_string();
+    let both = asked.due(Some(&record), 900_000, SKEW).unwrap_err().to_string();
     assert!(both.contains("'every 90s'") && both.contains("'every 60s'"), "{both}");
-    assert!(matches!(asked.due(Some(&done(660)), 649_000, None), Err(DueError::Ahead { .. })));
+    assert!(matches!(asked.due(Some(&done(660)), 649_000, SKEW), Err(DueError::Ahead { .. })));
     assert!(
-        matches!(asked.due(Some(&done(660)), 650_000, None), Ok(Due::AlreadyDone { .. })),
+        matches!(asked.due(Some(&done(660)), 650_000, SKEW), Ok(Due::AlreadyDone { .. })),
         "clocks differ a little"
     );
     assert_eq!(due(&asked, Some(&job(6000, TickState::Forgotten, 1)), 630), start(600, 0, false));

@@ -76,6 +76,7 @@ pub(crate) fn revocation(
         reason: Reason::Revoked,
         words: few_words(reason),
         since: None,
+        jobs: held.lease.jobs.carried(),
         holder: Secret::of(random()?).holder(),
         nonce: nonce_of(random()?),
     };

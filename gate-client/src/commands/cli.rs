@@ -7,6 +7,7 @@ use crate::{
         single::{self, Output},
         status,
         store::StoreCommand,
+        ticks::TicksArgs,
         watching::watch,
     },
     demo::{self, DemoArgs},
@@ -101,6 +102,8 @@ enum FenceCommand {
         /// What has been done
         text: String,
     },
+    /// Show the scheduled jobs of a fence: the last tick, how it ended, and the next one
+    Ticks(TicksArgs),
     /// Keep leases in a database that all machines reach: try one, prepare it, move leases there or back
     #[command(subcommand)]
     Store(StoreCommand),
@@ -231,6 +234,7 @@ impl FenceCommand {
             | FenceCommand::Status { single, .. }
             | FenceCommand::Log { single, .. }
             | FenceCommand::Progress { single, .. } => (single.json, None, single.place.clone()),
+            FenceCommand::Ticks(args) => args.caller(),
             FenceCommand::Store(store) => (store.json(), None, Target::default()),
             FenceCommand::Run(_) | FenceCommand::Demo(_) | FenceCommand::Keeper(_) => (false, None, Target::default()),
         }
@@ -247,6 +251,7 @@ impl FenceCommand {
             FenceCommand::Status { single, .. } => status::status(context, &single.place),
             FenceCommand::Log { single, most } => single::log(context, &single.place, most.get()),
             FenceCommand::Progress { single, text } => single::progress(context, &single.place, text),
+            FenceCommand::Ticks(args) => args.run(context),
             FenceCommand::Store(store) => store.run(context),
             FenceCommand::Run(_) | FenceCommand::Demo(_) | FenceCommand::Keeper(_) => {
                 Err(Failure::usage("not a single command", "git fence -h"))

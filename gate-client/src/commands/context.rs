@@ -12,7 +12,8 @@ use crate::{
     },
     lease::{
         held::{CurrentLease, HeldLease, LeaseDir, TakenBy},
-        taking::{JobsAsk, LeaseRequest},
+        jobs::JobsAsk,
+        taking::LeaseRequest,
     },
     run::signals::Interrupt,
     store::program::StoreProgram,

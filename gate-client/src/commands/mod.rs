@@ -14,4 +14,5 @@ mod push_own;
 pub(crate) mod single;
 pub(crate) mod status;
 pub(crate) mod store;
+pub(crate) mod ticks;
 pub(crate) mod watching;

@@ -140,7 +140,7 @@ pub(crate) fn from(dir: &LeaseDir) -> &'static str {
     match taken_by(dir) {
         Some(TakenBy::Push) => "from an interrupted push",
         Some(TakenBy::Run) => "from a run that was killed",
-        Some(TakenBy::Acquire | TakenBy::Revoke) | None => "from an interrupted command",
+        Some(TakenBy::Acquire | TakenBy::Revoke | TakenBy::Ticks) | None => "from an interrupted command",
     }
 }
 

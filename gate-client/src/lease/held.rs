@@ -88,6 +88,8 @@ pub(crate) enum TakenBy {
     Run,
     /// `revoke` ends somebody else's.
     Revoke,
+    /// `ticks forget` and `ticks reschedule` give it back.
+    Ticks,
 }
 
 /// The secret of a holder. It is on disk before anything is sent, so that no crash loses it.

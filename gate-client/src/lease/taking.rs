@@ -5,15 +5,18 @@ use crate::{
     clock,
     failure::Failure,
     git::How,
-    lease::held::{HeldLease, HeldStore, Key, LeaseDir, Pulse, TakenBy},
+    lease::{
+        held::{HeldLease, HeldStore, Key, LeaseDir, Pulse, TakenBy},
+        jobs::{Clocks, JobsAsk},
+    },
     random,
     run::watch::note,
     store::home::{LeaseHome, TAKEN_MEANWHILE},
 };
 use git_fence_core::{
-    Ahead, Beat, Due, DueError, FenceName, Format, GateSays, HeldBy, Jobs, Lease, LeaseId, LeasePart, LeaseSnapshot,
-    LeaseStore, MOST_TRIES, Purpose, Record, Scheduled, Secret, Sight, Stamp, Start, Swap, SwapRefused, Swapped,
-    Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Tick, Token, Ttl, next_token,
+    Ahead, Beat, Due, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES,
+    Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
+    TakingRefusal, Token, Ttl, next_token,
 };
 use std::{mem, sync::atomic::Ordering, thread, time::Duration};
 
@@ -31,25 +34,6 @@ pub(crate) struct LeaseRequest {
     pub(crate) jobs: JobsAsk,
 }
 
-/// What a new lease does to the fence's scheduled jobs.
-#[derive(Debug, Clone, Default)]
-pub(crate) enum JobsAsk {
-    /// Nothing.
-    #[default]
-    Carry,
-    /// It is taken for a tick of this job, if one is due.
-    Start(Box<Scheduled>),
-}
-
-impl JobsAsk {
-    /// The ticks that are due now are all that the run catches up: what comes due meanwhile is for the next run.
-    pub(crate) fn ends_now(&mut self, now: &Stamp) {
-        if let JobsAsk::Start(scheduled) = self {
-            scheduled.upto = scheduled.upto.or(Tick::at(now.unix_ms / 1000));
-        }
-    }
-}
-
 /// What came of trying to take a lease.
 #[derive(Debug)]
 pub(crate) enum Taken {
@@ -64,8 +48,6 @@ pub(crate) enum Taken {
 const BUSY: &str = "another push has held the slot for longer than the gate waits (FENCE-BUSY)";
 /// How long the last try of an interrupted run may take.
 const LAST_TRY: Duration = Duration::from_secs(10);
-/// How far a clock may be ahead of the one that judges for its ticks to be waited for.
-const LONGEST_SKEW: Duration = Duration::from_secs(5 * 60);
 /// The longest rest before the next try.
 const REST: Duration = Duration::from_millis(250);
 
@@ -217,30 +199,16 @@ impl<'a> Taker<'a> {
         let now = self.client.clock.now();
         self.watched = store.watched(&self.seen, &now);
         self.now = store.by_its_clock(now.clone());
-        self.due = self.what_is_due(&now)?;
+        self.due = self.request.jobs.due(&self.seen, self.judges(now), self.request.skew, &self.client.fence)?;
         if self.due.as_ref().is_some_and(|due| !matches!(due, Due::Start(_))) {
             return Ok(TakingAnswer::NothingDue);
         }
         Ok(TakingAnswer::Seen(Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched)))
     }
 
-    /// What is due by the clock that judges: the store's, or the gate's where it has told us, or else ours. If the tick that
-    /// our clock sees is still to come by that clock, it is waited for.
-    fn what_is_due(&self, ours: &Stamp) -> Result<Option<Due>, Failure> {
-        let JobsAsk::Start(scheduled) = &self.request.jobs else { return Ok(None) };
-        let recorded = self.seen.jobs().get(&scheduled.job);
-        let judge_ms = self.now.unix_ms.saturating_add_signed(self.gate_ahead_ms);
-        let skew = self.request.skew;
-        let due_at = |ms: u64| scheduled.due(recorded, ms, skew);
-        let due = due_at(judge_ms).map_err(|why| cannot_tell(&self.client.fence, &why))?;
-        let soon = match due_at(ours.unix_ms) {
-            Ok(Due::Start(Start { tick, .. })) if ours.unix_ms > judge_ms => {
-                let wait = Duration::from_millis((tick.seconds() * 1000).saturating_sub(judge_ms));
-                (!wait.is_zero() && wait <= LONGEST_SKEW).then_some(Due::Wait { tick, wait })
-            }
-            _ => None,
-        };
-        Ok(Some(soon.unwrap_or(due)))
+    /// The clocks by which ticks are due: the store's, or the gate's where it has told us, and ours.
+    fn judges(&self, ours: Stamp) -> Clocks {
+        Clocks { judge_ms: self.now.unix_ms.saturating_add_signed(self.gate_ahead_ms), ours_ms: ours.unix_ms }
     }
 
     /// Starts the next try after a random pause, so that runs that collided do not collide again.
@@ -376,23 +344,10 @@ impl<'a> Taker<'a> {
             reason,
             words: self.request.words.clone(),
             since: Some(Beat::deadline_at(self.attempt.store.by_its_clock(self.client.clock.now()).unix_ms)),
-            jobs: self.jobs(token)?,
+            jobs: self.request.jobs.after(self.seen.jobs(), self.due.as_ref(), token, &self.request.owner)?,
             holder: self.attempt.master.of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         })
-    }
-
-    /// The fence's jobs, with the tick that is started under a lease with this token.
-    fn jobs(&self, token: Token) -> Result<Jobs, Failure> {
-        let jobs = self.seen.jobs().carried();
-        match (&self.request.jobs, &self.due) {
-            (JobsAsk::Start(scheduled), Some(Due::Start(start))) => {
-                let Scheduled { job, schedule, .. } = &**scheduled;
-                let started = jobs.started(job, start, schedule.text(), token, &self.request.owner);
-                started.map_err(|e| Failure::usage(e.to_string(), "forget one:  git fence ticks forget JOB"))
-            }
-            _ => Ok(jobs),
-        }
     }
 
     /// If the lease was taken: puts up the barrier that is due where another holder was overtaken. Returns whether one was.
@@ -450,20 +405,6 @@ impl<'a> Taker<'a> {
     fn theirs(&self, by: Option<HeldBy>, ahead: Option<Ahead>) -> Result<Taken, Failure> {
         let by = by.ok_or_else(|| self.client.busy("other runs take and release it"))?;
         Ok(Taken::Theirs(by, ahead))
-    }
-}
-
-/// It cannot be said what is due.
-fn cannot_tell(fence: &FenceName, why: &DueError) -> Failure {
-    match why {
-        DueError::Rescheduled { .. } => Failure::usage(
-            format!("fence '{fence}': {why}"),
-            "nothing ran. Name another job with  --job,  or change the record once:  git fence ticks reschedule JOB",
-        ),
-        DueError::Ahead { .. } => Failure::broken(
-            format!("fence '{fence}': {why}"),
-            "nothing ran. Compare the clocks of the machines; if the record is wrong:  git fence ticks forget JOB",
-        ),
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod outcome;
 
 use crate::{
     client::Client,
+    commands::ticks::JobEntry,
     failure::{Failure, of_file},
     files::write_whole,
     lease::held::HeldLease,
@@ -97,6 +98,9 @@ pub(crate) struct Report {
     /// When the next tick comes, if nothing was due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_tick: Option<Tick>,
+    /// The scheduled jobs of the fence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jobs: Option<Vec<JobEntry>>,
     /// The store in which the lease is kept, without user and password, and the repository's name in it.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<StorePlace>,
@@ -146,6 +150,7 @@ impl Report {
             tick: None,
             ticks_dropped: None,
             next_tick: None,
+            jobs: None,
             place: None,
             checks: None,
             clocks: None,

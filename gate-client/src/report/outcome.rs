@@ -36,6 +36,12 @@ outcomes! {
     Revoked = "revoked"
     /// `progress`: noted; the next heartbeat tells the remote
     Noted = "noted"
+    /// `ticks`: the scheduled jobs are in `jobs`
+    Listed = "listed"
+    /// `ticks forget`: the job is no longer on record
+    Forgotten = "forgotten"
+    /// `ticks reschedule`: the job has its new schedule
+    Rescheduled = "rescheduled"
     /// `push`: the refs moved
     Landed = "landed"
     /// `push --dry-run`: the push would be sent

@@ -1,9 +1,10 @@
 //! The schedule of a run, from its options: which ticks there are, and which of them it wants.
 
-use crate::{client::Client, commands::context::duration, failure::Failure, lease::taking::JobsAsk};
+use crate::{client::Client, commands::context::duration, failure::Failure, lease::jobs::JobsAsk};
 use clap::Args;
 use git_fence_core::{
-    Due, FenceName, Job, JobName, LONGEST_JITTER, MOST_CAUGHT_UP, Schedule, Scheduled, Tick, jitter_part, text,
+    Due, FenceName, Job, JobName, LONGEST_JITTER, MOST_CAUGHT_UP, Schedule, ScheduleText, Scheduled, Tick, jitter_part,
+    text,
 };
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use std::time::Duration;
@@ -163,6 +164,21 @@ fn zone(name: &str) -> Result<(String, TimeZone), Failure> {
     let zone = TimeZone::get(name).map_err(|_| unknown())?;
     let spelled = zone.iana_name().ok_or_else(unknown)?.to_owned();
     Ok((spelled, zone))
+}
+
+/// The schedule that a record names; `None` if its time zone is not known here.
+pub(crate) fn schedule_of(text: &ScheduleText) -> Option<Schedule> {
+    match text.as_str().split_once(' ')? {
+        ("every", interval) => {
+            let seconds = interval.strip_suffix('s')?.parse().ok()?;
+            Schedule::every(Duration::from_secs(seconds)).ok()
+        }
+        (_, cron) => {
+            let (name, expression) = cron.split_once(' ')?;
+            let (name, zone) = zone(name).ok()?;
+            Schedule::cron(expression, &name, zone).ok()
+        }
+    }
 }
 
 /// The end of this day in `zone`, or this moment.

@@ -187,7 +187,7 @@ pub fn is_ref_as_text(text: &str) -> bool {
 
 /// The last paragraph of a message: `Fence-<key>: <value>` in every line, each key once, format 1, 2 or 3.
 fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
-    let message = std::str::from_utf8(bytes).ok().filter(|message| message.len() <= 57_344)?;
+    let message = std::str::from_utf8(bytes).ok().filter(|message| message.len() <= 61_440)?;
     let mut lines: Vec<&str> = message.split('\n').collect();
     while lines.last() == Some(&"") {
         lines.pop();
@@ -251,7 +251,7 @@ pub fn is_lease(bytes: &[u8]) -> bool {
     })
 }
 
-/// `<state> <tick>, token <n>[, <n> dropped][, late]; <schedule>; <owner>`, with an owner as records keep it.
+/// `<state> <tick>, token <n>[, <n> dropped][, late][, lost <tick> token <n>]; <schedule>; <owner>`, with an owner as records keep it.
 fn is_job(name: &str, line: &str) -> bool {
     let is_name = (1..=64).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -259,6 +259,11 @@ fn is_job(name: &str, line: &str) -> bool {
     let mut parts = line.splitn(3, "; ");
     let (Some(what), Some(schedule), Some(owner)) = (parts.next(), parts.next(), parts.next()) else { return false };
     let mut words: Vec<&str> = what.split(", ").collect();
+    let lost = |word: &str| {
+        let parts = word.strip_prefix("lost ").and_then(|of| of.split_once(" token "));
+        parts.is_some_and(|(tick, token)| is_deadline(tick) && tick >= "1970" && is_token(token.as_bytes()))
+    };
+    words.pop_if(|word| lost(word));
     words.pop_if(|word| *word == "late");
     let dropped = |word: &&mut &str| {
         word.strip_suffix(" dropped").is_some_and(|n| is_number_up_to(n.as_bytes(), "18446744073709551615"))

@@ -2,10 +2,11 @@
 
 use crate::{
     AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, Job, JobName, Jobs,
-    KnownSettings, Landed, Lease, LeaseChange, LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, Mark,
-    MarkAt, MarkChange, MarkLine, MarkRecord, MarkStanding, MarkState, ObjectId, Ownership, Place, Plan, PlannedRef,
-    PushId, Reason, ReceivePack, RefName, Refused, Renewed, ScheduleText, Secret, Source, Stake, Stamp, Standing,
-    State, StorePlace, Tick, TickState, Token, TokenKind, Ttl, Who, few_words, hash_line, nonce_of, owner_name,
+    KnownSettings, Landed, Lease, LeaseChange, LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, LostTick,
+    Mark, MarkAt, MarkChange, MarkLine, MarkRecord, MarkStanding, MarkState, ObjectId, Ownership, Place, Plan,
+    PlannedRef, PushId, Reason, ReceivePack, RefName, Refused, Renewed, ScheduleText, Secret, Source, Stake, Stamp,
+    Standing, State, StorePlace, Tick, TickState, Token, TokenKind, Ttl, Who, few_words, hash_line, nonce_of,
+    owner_name,
 };
 use proptest::{
     collection::{btree_map, vec},
@@ -92,14 +93,15 @@ pub(super) fn jobs() -> impl Strategy<Value = Jobs> {
     use TickState as S;
     let state = select(vec![S::Running, S::Done, S::Failed, S::Lost, S::Forgotten]);
     let schedule = select(vec!["every 60s", "cron Europe/Berlin 30 3 * * MON-FRI"]);
-    let count = (prop_oneof![Just(0), any::<u64>()], any::<bool>(), ".{0,6}");
+    let count = (prop_oneof![Just(0), any::<u64>()], any::<bool>(), option::weighted(0.2, token()), ".{0,6}");
     let job = (number(253_402_207_200), state, token(), schedule, count).prop_map(
-        |(tick, state, token, schedule, (dropped, late, owner))| Job {
+        |(tick, state, token, schedule, (dropped, late, lost, owner))| Job {
             tick: Tick::at(tick).unwrap(),
             state,
             token,
             dropped,
             late,
+            lost: lost.map(|token| LostTick { tick: Tick::at(9).unwrap(), token }),
             schedule: ScheduleText::parse(schedule).unwrap(),
             owner: owner_name(&owner).unwrap_or_else(|| "somebody".to_owned()),
         },

@@ -64,7 +64,7 @@ pub use lease::store::{GateAnswer, GateSays, LeaseStore, Record, Swap, SwapRefus
 pub use lease::taking::{MOST_TRIES, Purpose, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal};
 pub use lease::ticks::change::{JobFault, TICK_ALLOWANCE_MS, TickChange};
 pub use lease::ticks::due::{Due, DueError, LONGEST_JITTER, MOST_CAUGHT_UP, Scheduled, Start, jitter_part};
-pub use lease::ticks::job::{Job, JobName, ScheduleText, Tick, TickState};
+pub use lease::ticks::job::{Job, JobName, LostTick, ScheduleText, Tick, TickState};
 pub use lease::ticks::jobs::{Jobs, MOST_JOBS, TooManyJobs};
 pub use lease::ticks::schedule::{Pending, Schedule, ScheduleError};
 pub use lease::trailers::RecordError;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) const PROOF: &str = "Fence-Proof";
 
 /// No record of ours is longer.
-const LONGEST_MESSAGE: usize = 56 * 1024;
+const LONGEST_MESSAGE: usize = 60 * 1024;
 
 /// Why a message is not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

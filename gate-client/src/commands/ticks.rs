@@ -15,7 +15,7 @@ use crate::{
     store::home::LeaseHome,
 };
 use clap::{Args, Subcommand};
-use git_fence_core::{Job, JobName, Life, ScheduleText, Tick, TickState, text};
+use git_fence_core::{Job, JobName, Life, LostTick, ScheduleText, Tick, TickState, text};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -76,6 +76,9 @@ pub(crate) struct JobEntry {
     owner: String,
     token: git_fence_core::Token,
     dropped: u64,
+    /// The start before, if its holder was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<LostTick>,
     /// Not there if the schedule's time zone is not known here.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Tick>,
@@ -143,17 +146,19 @@ fn entry(name: &JobName, job: &Job, is_alive: bool, now: Option<Tick>) -> JobEnt
         owner: job.owner.clone(),
         token: job.token,
         dropped: job.dropped,
+        lost: job.lost,
         next,
     }
 }
 
 impl JobEntry {
     fn prose(&self) -> String {
-        let JobEntry { job, schedule, tick, state, owner, token, dropped, next } = self;
+        let JobEntry { job, schedule, tick, state, owner, token, dropped, lost, next } = self;
+        let lost = lost.map_or(String::new(), |lost| format!("\n  lost   {}  token {}", lost.tick, lost.token));
         let dropped = if *dropped == 0 { String::new() } else { format!(", after {dropped} dropped") };
         let next = next.map_or("not known here".to_owned(), |next| next.to_string());
         format!(
-            "{job}  {schedule}\n  last   {tick}  {}, by {}, token {token}{dropped}\n  next   {next}",
+            "{job}  {schedule}\n  last   {tick}  {}, by {}, token {token}{dropped}{lost}\n  next   {next}",
             state.as_str(),
             text::in_quotes(owner)
         )

@@ -1,6 +1,6 @@
 //! What taking a lease does to the fence's scheduled jobs: whether a tick is due, and which jobs the new record has.
 
-use crate::failure::Failure;
+use crate::{failure::Failure, report::in_ms};
 use git_fence_core::{
     Due, DueError, FenceName, JobName, Jobs, LeaseSnapshot, ScheduleText, Scheduled, Stamp, Start, Tick, Token,
 };
@@ -30,6 +30,8 @@ pub(crate) struct Clocks {
     pub(crate) judge_ms: u64,
     /// This machine's.
     pub(crate) ours_ms: u64,
+    /// Whether a gate has judged the tick on record: it grants none of its future.
+    pub(crate) by_gate: bool,
 }
 
 impl JobsAsk {
@@ -46,9 +48,9 @@ impl JobsAsk {
         let recorded = seen.jobs().get(&scheduled.job);
         let mut judge_ms = clocks.judge_ms;
         // A gate grants no tick of its future: if the last one is in ours, our clock is behind.
-        let ahead_ms = recorded.map_or(0, |job| (job.tick.seconds() * 1000).saturating_sub(judge_ms));
-        if seen.gate() && Duration::from_millis(ahead_ms) <= LONGEST_SKEW {
-            judge_ms += ahead_ms;
+        let ahead = self.ahead(seen, judge_ms);
+        if clocks.by_gate && ahead <= LONGEST_SKEW {
+            judge_ms = judge_ms.saturating_add(in_ms(ahead));
         }
         let due_at = |ms: u64| scheduled.due(recorded, ms, skew);
         let due = due_at(judge_ms).map_err(|why| cannot_tell(fence, &why))?;
@@ -60,6 +62,13 @@ impl JobsAsk {
             _ => None,
         };
         Ok(Some(soon.unwrap_or(due)))
+    }
+
+    /// How far the tick on record is in the future.
+    pub(crate) fn ahead(&self, seen: &LeaseSnapshot, now_ms: u64) -> Duration {
+        let JobsAsk::Start(scheduled) = self else { return Duration::ZERO };
+        let tick_ms = seen.jobs().get(&scheduled.job).map_or(0, |job| job.tick.seconds().saturating_mul(1000));
+        Duration::from_millis(tick_ms.saturating_sub(now_ms))
     }
 
     /// The jobs of a new record with this token, after those `before`; `due` is what was found due.

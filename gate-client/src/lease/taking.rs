@@ -199,7 +199,8 @@ impl<'a> Taker<'a> {
         let now = self.client.clock.now();
         self.watched = store.watched(&self.seen, &now);
         self.now = store.by_its_clock(now.clone());
-        self.due = self.request.jobs.due(&self.seen, self.judges(now), self.request.skew, &self.client.fence)?;
+        let clocks = self.clocks(&now)?;
+        self.due = self.request.jobs.due(&self.seen, clocks, self.request.skew, &self.client.fence)?;
         if self.due.as_ref().is_some_and(|due| !matches!(due, Due::Start(_))) {
             return Ok(TakingAnswer::NothingDue);
         }
@@ -207,8 +208,19 @@ impl<'a> Taker<'a> {
     }
 
     /// The clocks by which ticks are due: the store's, or the gate's where it has told us, and ours.
-    fn judges(&self, ours: Stamp) -> Clocks {
-        Clocks { judge_ms: self.now.unix_ms.saturating_add_signed(self.gate_ahead_ms), ours_ms: ours.unix_ms }
+    fn clocks(&self, ours: &Stamp) -> Result<Clocks, Failure> {
+        let judge_ms = self.now.unix_ms.saturating_add_signed(self.gate_ahead_ms);
+        let is_ahead = self.request.jobs.ahead(&self.seen, judge_ms) > self.request.skew;
+        // Asked only where it matters: a fresh clone does not know whether there is a gate.
+        let by_gate = match &self.attempt.store {
+            LeaseHome::Remote(remote) if is_ahead && !self.seen.gate() => {
+                remote.ask_gate(&self.request.owner)?;
+                remote.gate()
+            }
+            LeaseHome::Remote(_) => self.seen.gate(),
+            LeaseHome::Store(_) => false,
+        };
+        Ok(Clocks { judge_ms, ours_ms: ours.unix_ms, by_gate })
     }
 
     /// Starts the next try after a random pause, so that runs that collided do not collide again.

@@ -22,7 +22,7 @@ pub(crate) struct ScheduleArgs {
     #[arg(long, value_name = "EXPR")]
     cron: Option<String>,
     /// The time zone of --cron [default: UTC]
-    #[arg(long, value_name = "ZONE", requires = "cron")]
+    #[arg(long, value_name = "ZONE")]
     tz: Option<String>,
 }
 
@@ -58,6 +58,9 @@ impl ScheduleArgs {
     /// The schedule, if one is given, and its time zone.
     pub(crate) fn schedule(&self) -> Result<Option<(Schedule, TimeZone)>, Failure> {
         let usage = |what: String| Failure::usage(what, "use for example  --every 45m  or  --cron '30 3 * * *'");
+        if let (Some(_), Some(_)) = (&self.every, &self.tz) {
+            return Err(usage("--tz belongs to --cron: --every counts from 1970, whatever the time zone".to_owned()));
+        }
         match (&self.every, &self.cron) {
             (Some(every), _) => {
                 let schedule = Schedule::every(duration(every, "--every")?);
@@ -130,6 +133,7 @@ impl TickArgs {
     /// An option of schedules means nothing without one.
     fn nothing_given(&self) -> Result<(), Failure> {
         let given = [
+            ("--tz", self.schedule.tz.is_some()),
             ("--job", self.job.is_some()),
             ("--catch-up", self.catch_up.is_some()),
             ("--start-within", self.start_within.is_some()),

@@ -146,7 +146,7 @@ fn judge_one(
         (Some(before), TickState::Forgotten) if Job { state: before.state, ..job.clone() } == *before => Ok(()),
         (Some(before), _) if Job { schedule: before.schedule.clone(), ..job.clone() } == *before => Ok(()),
         (before, TickState::Running) => {
-            if job.token != token || job.owner != owner {
+            if job.token != token || job.owner != owner || job.lost != before.and_then(Job::as_lost) {
                 return Err(refused());
             }
             if let Some(before) = before {
@@ -220,15 +220,23 @@ mod tests {
         let twice = |tick| Err(JobFault::Started { job: name("a"), tick: Tick::at(tick).unwrap() });
         for (state, again) in [(S::Done, false), (S::Failed, true), (S::Lost, true), (S::Running, true)] {
             let before = jobs([("a", job(600, state, 5))]);
-            assert!(granted(&before, &start(660)).is_ok(), "{state:?}");
-            assert_eq!(granted(&before, &start(540)), twice(540), "{state:?}");
+            let after = |tick| {
+                before
+                    .carried()
+                    .get(&name("a"))
+                    .and_then(Job::as_lost)
+                    .map_or(start(tick), |lost| jobs([("a", Job { lost: Some(lost), ..job(tick, S::Running, 9) })]))
+            };
+            assert!(granted(&before, &after(660)).is_ok(), "{state:?}");
+            assert_eq!(granted(&before, &after(540)), twice(540), "{state:?}");
             if again {
-                assert!(granted(&before, &start(600)).is_ok(), "{state:?}");
+                assert!(granted(&before, &after(600)).is_ok(), "{state:?}");
             } else {
                 assert_eq!(granted(&before, &start(600)), twice(600));
             }
         }
-        let again = granted(&jobs([("a", job(600, S::Running, 5))]), &start(600)).unwrap();
+        let lost = jobs([("a", Job { lost: job(600, S::Lost, 5).as_lost(), ..job(600, S::Running, 9) })]);
+        let again = granted(&jobs([("a", job(600, S::Running, 5))]), &lost).unwrap();
         let became = again.iter().map(|change| (change.tick.seconds(), change.became)).collect::<Vec<_>>();
         assert_eq!(became, [(600, S::Lost), (600, S::Running)]);
         assert!(granted(&Jobs::default(), &start(600)).is_ok());

@@ -176,6 +176,15 @@ impl TickState {
     }
 }
 
+/// A tick whose holder was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LostTick {
+    /// The tick.
+    pub tick: Tick,
+    /// The token of the lease that was lost: the lease's history says whose it was.
+    pub token: Token,
+}
+
 /// What is on record about a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
@@ -191,6 +200,9 @@ pub struct Job {
     /// Whether a later tick was due already when it was started.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
+    /// The start before, if its holder was lost: it may have been the same tick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<LostTick>,
     /// The schedule.
     pub schedule: ScheduleText,
     /// The name that whoever started it gave.
@@ -202,12 +214,18 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Job {
+    /// What the next start has to say of this one.
+    pub(crate) fn as_lost(&self) -> Option<LostTick> {
+        (self.state == TickState::Lost).then_some(LostTick { tick: self.tick, token: self.token })
+    }
+
     /// The job in one line of a record.
     pub(crate) fn line(&self) -> String {
-        let Job { tick, state, token, dropped, late, schedule, owner } = self;
+        let Job { tick, state, token, dropped, late, lost, schedule, owner } = self;
+        let lost = lost.map_or(String::new(), |LostTick { tick, token }| format!(", lost {tick} token {token}"));
         let dropped = if *dropped == 0 { String::new() } else { format!(", {dropped} dropped") };
         let late = if *late { ", late" } else { "" };
-        format!("{} {tick}, token {token}{dropped}{late}; {schedule}; {owner}", state.as_str())
+        format!("{} {tick}, token {token}{dropped}{late}{lost}; {schedule}; {owner}", state.as_str())
     }
 
     /// Reads what [`Job::line`] writes, and nothing else.
@@ -217,11 +235,15 @@ impl Job {
         let mut words = what.split(", ");
         let (state, tick) = words.next()?.split_once(' ')?;
         let token = words.next()?.strip_prefix("token ")?;
-        let (mut dropped, mut late) = (0, false);
+        let (mut dropped, mut late, mut lost) = (0, false, None);
         for word in words {
-            match word.strip_suffix(" dropped") {
-                Some(count) => dropped = count.parse().ok()?,
-                None => late = true,
+            match (word.strip_suffix(" dropped"), word.strip_prefix("lost ")) {
+                (Some(count), _) => dropped = count.parse().ok()?,
+                (None, Some(of)) => {
+                    let (tick, token) = of.split_once(" token ")?;
+                    lost = Some(LostTick { tick: Tick::parse(tick)?, token: Token::parse(token.as_bytes()).ok()? });
+                }
+                (None, None) => late = true,
             }
         }
         let job = Job {
@@ -230,6 +252,7 @@ impl Job {
             token: Token::parse(token.as_bytes()).ok()?,
             dropped,
             late,
+            lost,
             schedule: ScheduleText::parse(schedule)?,
             owner: owner_name(owner)?,
         };
@@ -260,6 +283,7 @@ pub(crate) mod tests {
             token: Token::try_from(token).unwrap(),
             dropped: 0,
             late: false,
+            lost: None,
             schedule: ScheduleText::parse("every 60s").unwrap(),
             owner: "agent-1".to_owned(),
         }
@@ -271,6 +295,7 @@ pub(crate) mod tests {
             job(60, TickState::Running, 1),
             Job { dropped: 29, late: true, owner: "a; b, late".to_owned(), ..job(1_800_000_000, TickState::Lost, 42) },
             Job { dropped: u64::MAX, ..job(0, TickState::Done, 7) },
+            Job { lost: job(60, TickState::Lost, 6).as_lost(), ..job(120, TickState::Running, 7) },
         ] {
             assert_eq!(Job::read(&job.line()), Some(job));
         }
@@ -285,6 +310,8 @@ pub(crate) mod tests {
             ("29 dropped, late", "late, 29 dropped"),
             ("late", "early"),
             ("late", "late, late"),
+            ("late", "lost 1970-01-01T00:00:00Z"),
+            ("late", "lost 1970-01-01T00:00:00Z token 4, late"),
             ("every 60s", "every  60s"),
             ("every 60s", "sometimes"),
             ("; agent-1", ""),

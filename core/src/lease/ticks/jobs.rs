@@ -89,7 +89,8 @@ impl Jobs {
     ) -> Result<Jobs, TooManyJobs> {
         let Start { tick, dropped, late } = *start;
         let (schedule, owner) = (schedule.clone(), owner.to_owned());
-        self.with(name, Job { tick, state: TickState::Running, token, dropped, late, schedule, owner })
+        let lost = self.get(name).and_then(Job::as_lost);
+        self.with(name, Job { tick, state: TickState::Running, token, dropped, late, lost, schedule, owner })
     }
 
     /// The jobs with this one forgotten; `None` if there is no such job.

@@ -71,6 +71,14 @@ fn tick_in_the_gap_comes_once_after_it_and_one_in_the_repeated_hour_once() {
             "2026-10-26T12:00",
             &["2026-10-24T00:30", "2026-10-25T00:30", "2026-10-26T01:30"],
         ),
+        // Where a field has a star, the time that passes counts.
+        (
+            "*/30 * * * *",
+            BERLIN,
+            "2026-10-25T00:00",
+            "2026-10-25T02:00",
+            &["2026-10-25T00:30", "2026-10-25T01:00", "2026-10-25T01:30", "2026-10-25T02:00"],
+        ),
         ("0 4 * * *", BERLIN, "2026-03-28T12:00", "2026-03-29T12:00", &["2026-03-29T02:00"]),
         // New York: 8 March and 1 November.
         (

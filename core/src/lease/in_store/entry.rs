@@ -234,6 +234,19 @@ impl FenceEntry {
         next
     }
 
+    /// The entry after leases have moved here, with their counter and their jobs. Nobody holds one yet.
+    #[must_use]
+    pub fn moved_in(&self, counter: Mark, jobs: Jobs, nonce: String) -> FenceEntry {
+        let counter = self.counter().max(counter);
+        let mut next = FenceEntry { counter, moved_to: None, marked: true, nonce, ..self.clone() };
+        // A lease that is there from before has the jobs of that time.
+        match &mut next.lease {
+            Some(stored) => stored.lease.jobs = jobs,
+            None => next.jobs = jobs,
+        }
+        next
+    }
+
     /// The ownerships that led to the current one, newest first.
     pub fn history(&self) -> Vec<StoredLease> {
         self.lease.iter().chain(&self.before).cloned().collect()
@@ -319,9 +332,11 @@ mod tests {
     #[test]
     fn entry_with_jobs_has_a_format_of_its_own() {
         let jobs = jobs([("a", job(60, TickState::Done, 4))]);
-        let came = FenceEntry { jobs: jobs.clone(), ..empty() };
+        let came = empty().moved_in(Mark::default(), jobs.clone(), "n".to_owned());
         let taken = taken(&came, Lease { jobs: jobs.clone(), ..lease(1, 5, LeaseState::Held) });
         assert_eq!((taken.jobs(), taken.jobs.is_empty()), (&jobs, true));
+        let old = taken.moved_in(Mark::default(), Jobs::default(), "n".to_owned());
+        assert!(old.jobs().is_empty(), "jobs of an earlier time do not come back");
         for entry in [came, taken] {
             let body = entry.body();
             assert!(body.contains("\"format\":2"), "an older version drops what it does not know: {body}");

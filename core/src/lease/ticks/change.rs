@@ -102,6 +102,14 @@ impl Jobs {
         unknown.map_or(Ok(()), |(name, _)| Err(JobFault::Changed(name.clone())))
     }
 
+    /// A job that both have, and whose last tick would go back with the jobs `after`.
+    pub fn behind(&self, after: &Jobs) -> Option<&JobName> {
+        let is_behind = |(name, job): &(&JobName, &Job)| {
+            job.state != TickState::Forgotten && after.get(name).is_some_and(|next| next.tick < job.tick)
+        };
+        self.iter().find(is_behind).map(|(name, _)| name)
+    }
+
     /// What happened to ticks between these jobs and the jobs `after` of the next record.
     pub fn changes_to(&self, after: &Jobs) -> Vec<TickChange> {
         let mut changes = Vec::new();
@@ -279,6 +287,15 @@ mod tests {
         assert_eq!(rescheduled[1].schedule, Some(hourly));
         let forgotten = changed(job(600, S::Forgotten, 5), lost()).unwrap();
         assert_eq!(forgotten[1].became, S::Forgotten);
+    }
+
+    #[test]
+    fn jobs_that_move_to_another_place_do_not_go_back() {
+        let before = jobs([("a", job(600, TickState::Done, 5)), ("b", job(600, TickState::Forgotten, 6))]);
+        let after = |a, b| jobs([("a", job(a, TickState::Done, 7)), ("b", job(b, TickState::Done, 8))]);
+        assert_eq!(before.behind(&after(600, 60)), None);
+        assert_eq!(before.behind(&after(540, 660)), Some(&name("a")));
+        assert_eq!(before.behind(&Jobs::default()), None, "it may have been forgotten there");
     }
 
     #[test]

@@ -49,6 +49,7 @@ fn ask() -> impl Strategy<Value = Request> {
                 mark: None,
                 only_asks: only_asks && fitting == 0,
                 stopped: None,
+                skip: None,
                 secret: secret.map(values::secret),
                 may_revoke,
             },

@@ -4,9 +4,9 @@ use crate::{
     AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, Job, JobName, Jobs,
     KnownSettings, Landed, Lease, LeaseChange, LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, LostTick,
     Mark, MarkAt, MarkChange, MarkLine, MarkRecord, MarkStanding, MarkState, ObjectId, Ownership, Place, Plan,
-    PlannedRef, PushId, Reason, ReceivePack, RefName, Refused, Renewed, ScheduleText, Secret, Source, Stake, Stamp,
-    Standing, State, StorePlace, Tick, TickState, Token, TokenKind, Ttl, Who, few_words, hash_line, nonce_of,
-    owner_name,
+    PlannedRef, PushId, Reason, ReceivePack, RefName, Refused, Renewed, ScheduleText, Secret, SkipCause, Source, Stake,
+    Stamp, Standing, State, StorePlace, Tick, TickSkip, TickState, Token, TokenKind, Ttl, Who, few_words, hash_line,
+    nonce_of, owner_name,
 };
 use proptest::{
     collection::{btree_map, vec},
@@ -297,7 +297,7 @@ fn refused() -> impl Strategy<Value = Refused> {
     (select(Code::ALL.to_vec()), any::<String>(), about, source, who(), vec(asked, 0..3), number(u64::MAX)).prop_map(
         |(code, reason, (fence, token, mark), source, who, refs, elapsed_us)| {
             let count = refs.len();
-            Refused { code, reason, fence, token, mark, source, who, refs, count, elapsed_us }
+            Refused { code, reason, fence, token, mark, source, job: None, who, refs, count, elapsed_us }
         },
     )
 }
@@ -360,6 +360,11 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         3 => renewed().prop_map(Event::LeaseRenewed),
         1 => refused().prop_map(Event::PushRejected),
         1 => refused().prop_map(Event::LeaseRefused),
+        1 => (fence(), option::of(0..9u64), who()).prop_map(|(fence, tick, who)| {
+            let job = JobName::parse("a").unwrap();
+            let skip = TickSkip { job, found: SkipCause::AlreadyDone, tick: tick.and_then(Tick::at) };
+            Event::TickSkipped { fence, skip, who }
+        }),
         2 => landed(),
         1 => refused().prop_map(Event::PushObserved),
         1 => (0..3u32, words).prop_map(|(version, pusher)| Event::LogBegun { version, pusher }),

@@ -67,6 +67,7 @@ pub use lease::ticks::due::{Due, DueError, LONGEST_JITTER, MOST_CAUGHT_UP, Sched
 pub use lease::ticks::job::{Job, JobName, LostTick, ScheduleText, Tick, TickState};
 pub use lease::ticks::jobs::{Jobs, MOST_JOBS, TooManyJobs};
 pub use lease::ticks::schedule::{Pending, Schedule, ScheduleError};
+pub use lease::ticks::skip::{SkipCause, TickSkip};
 pub use lease::trailers::RecordError;
 pub use lease::value::{
     Format, JOBS_FORMAT, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name,
@@ -85,6 +86,7 @@ pub use log::settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle
 pub use log::stamp::Stamp;
 pub use log::state::State;
 pub use report::leases::LeaseTally;
+pub use report::scheduled::{JobTally, ScheduledTally};
 pub use report::spread::Spread;
 pub use report::tally::{FenceTally, Observed, Tally};
 pub use rule::code::Code;

@@ -7,7 +7,10 @@ use super::{
     trailers::{PROOF, RecordError, RecordTrailers, digits},
     value::{JOBS_FORMAT, LONGEST_WORDS, one_line},
 };
-use crate::{FenceName, Format, Holder, Jobs, LeaseId, LeaseState, Reason, Secret, Token, Ttl, few_words, owner_name};
+use crate::{
+    FenceName, Format, Holder, Job, JobName, Jobs, LeaseId, LeaseState, Reason, Secret, TickState, Token, Ttl,
+    few_words, owner_name,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +102,12 @@ impl Lease {
         })
     }
 
+    /// The scheduled job for which it was taken, with this record.
+    pub fn starts(&self) -> Option<&JobName> {
+        let starts = |job: &Job| job.state == TickState::Running && job.token == self.token;
+        self.jobs.iter().find(|(_, job)| starts(job)).map(|(name, _)| name)
+    }
+
     /// Whether this record revokes the lease: an ownership that ends as it begins.
     pub fn is_revocation(&self) -> bool {
         self.state == LeaseState::Released && self.reason == Reason::Revoked
@@ -187,7 +196,7 @@ fn proof_line(proof: Option<&Secret>) -> String {
 pub(crate) mod tests {
     use super::*;
     use crate::{
-        Job, JobName, LeasePart, MOST_JOBS, ScheduleText, TickState,
+        LeasePart, MOST_JOBS, ScheduleText,
         lease::ticks::{job::tests::job, jobs::tests::jobs},
         nonce_of,
     };

@@ -2,7 +2,7 @@
 
 use crate::{
     Code, Evidence, FenceName, Heir, Jobs, LeaseChange, LeaseId, LeaseMove, LeaseState, LineHash, Mark, MarkAt,
-    MarkChange, Place, Plan, PushId, ReceivePack, Refused, Source, Stamp, Standing, State, TickChange, Token,
+    MarkChange, Place, Plan, PushId, ReceivePack, Refused, Source, Stamp, Standing, State, TickChange, TickSkip, Token,
     TokenKind,
 };
 use serde::{Deserialize, Serialize};
@@ -252,6 +252,18 @@ pub enum Event {
     /// server. From here on it counts as it was found.
     #[serde(rename = "mark.found")]
     MarkFound(MarkLine),
+    /// A scheduled run starts nothing, and says why.
+    #[serde(rename = "tick.skipped")]
+    TickSkipped {
+        /// The fence.
+        fence: FenceName,
+        /// The job, and why.
+        #[serde(flatten)]
+        skip: TickSkip,
+        /// Who asked.
+        #[serde(flatten)]
+        who: Who,
+    },
     /// A lease's owner renewed it.
     #[serde(rename = "lease.renewed")]
     LeaseRenewed(Renewed),

@@ -32,6 +32,7 @@ impl State {
             | Event::PushRejected(_)
             | Event::LeaseRefused(_)
             | Event::PushObserved(_)
+            | Event::TickSkipped { .. }
             | Event::PushEvicted { .. } => {}
             Event::LogRotated { state, .. } => *self = State::clone(state).with_kinds(),
             Event::MarkLowered { fence, mark, .. } => _ = self.marks.insert(fence.clone(), *mark),

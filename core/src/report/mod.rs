@@ -3,5 +3,6 @@
 //! For `stats` and other commands that show a repository to people. No decision depends on these figures.
 
 pub(crate) mod leases;
+pub(crate) mod scheduled;
 pub(crate) mod spread;
 pub(crate) mod tally;

@@ -2,7 +2,8 @@
 
 use crate::{failure::Failure, report::in_ms};
 use git_fence_core::{
-    Due, DueError, FenceName, JobName, Jobs, LeaseSnapshot, ScheduleText, Scheduled, Stamp, Start, Tick, Token,
+    Due, DueError, FenceName, JobName, Jobs, LeaseSnapshot, ScheduleText, Scheduled, SkipCause, Stamp, Start, Tick,
+    TickSkip, Token,
 };
 use std::time::Duration;
 
@@ -62,6 +63,24 @@ impl JobsAsk {
             _ => None,
         };
         Ok(Some(soon.unwrap_or(due)))
+    }
+
+    /// The job of a scheduled run.
+    pub(crate) fn job(&self) -> Option<&JobName> {
+        match self {
+            JobsAsk::Start(scheduled) => Some(&scheduled.job),
+            JobsAsk::Carry | JobsAsk::Forget(_) | JobsAsk::Reschedule(..) => None,
+        }
+    }
+
+    /// What a run that starts nothing has found.
+    pub(crate) fn skip(&self, due: &Due) -> Option<TickSkip> {
+        let (found, tick) = match due {
+            Due::AlreadyDone { job, .. } => (SkipCause::AlreadyDone, Some(job.tick)),
+            Due::NotDue { too_late, .. } => (SkipCause::NotDue, *too_late),
+            Due::Start(_) | Due::Wait { .. } => return None,
+        };
+        Some(TickSkip { job: self.job()?.clone(), found, tick })
     }
 
     /// How far the tick on record is in the future.

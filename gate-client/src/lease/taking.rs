@@ -11,12 +11,15 @@ use crate::{
     },
     random,
     run::watch::note,
-    store::home::{LeaseHome, TAKEN_MEANWHILE},
+    store::{
+        home::{LeaseHome, TAKEN_MEANWHILE},
+        remote::remembered_gate,
+    },
 };
 use git_fence_core::{
-    Ahead, Beat, Due, Format, GateSays, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES,
-    Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
-    TakingRefusal, Token, Ttl, next_token,
+    Ahead, Beat, Due, Format, GateSays, HeldBy, JobName, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore,
+    MOST_TRIES, Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd,
+    TakingNext, TakingRefusal, Token, Ttl, next_token,
 };
 use std::{mem, sync::atomic::Ordering, thread, time::Duration};
 
@@ -157,10 +160,10 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn begin(client: &'a Client) -> Result<Attempt<'a>, Failure> {
+    fn begin(client: &'a Client, job: Option<&JobName>) -> Result<Attempt<'a>, Failure> {
         let (id, master) = (random::lease_id(), random::secret());
         let dir = LeaseDir::create(&client.local, &id, &client.clock.now())?;
-        let store = LeaseHome::open(client, dir.objects(), false)?;
+        let store = LeaseHome::open(client, dir.objects(), false)?.wanted_for(job.cloned());
         Ok(Attempt { id, master, dir, store, may_be_ours: false })
     }
 }
@@ -179,7 +182,7 @@ impl<'a> Taker<'a> {
             client,
             request,
             purpose,
-            attempt: Attempt::begin(client)?,
+            attempt: Attempt::begin(client, request.jobs.job())?,
             seen: LeaseSnapshot::default(),
             now: client.clock.now(),
             watched: Duration::ZERO,
@@ -226,7 +229,7 @@ impl<'a> Taker<'a> {
     /// Starts the next try after a random pause, so that runs that collided do not collide again.
     fn rest_then_read(&mut self) -> Result<TakingAnswer, Failure> {
         thread::sleep(REST.mul_f64(random::fraction()));
-        self.attempt = Attempt::begin(self.client)?;
+        self.attempt = Attempt::begin(self.client, self.request.jobs.job())?;
         let before = mem::take(&mut self.seen);
         self.read(Some(&before))
     }
@@ -394,7 +397,10 @@ impl<'a> Taker<'a> {
             }
             TakingEnd::TheirsAgain => self.theirs(self.seen.last_holder(&self.now), None),
             TakingEnd::NothingDue => match self.due.take() {
-                Some(due) => Ok(Taken::NothingDue(Box::new(due))),
+                Some(due) => {
+                    self.tell_of_skip(&due);
+                    Ok(Taken::NothingDue(Box::new(due)))
+                }
                 None => self.theirs(None, None),
             },
             TakingEnd::ChangesHands | TakingEnd::NothingHeld => self.theirs(None, None),
@@ -411,6 +417,16 @@ impl<'a> Taker<'a> {
                 Err(may_be_ours(self.request.ttl, &self.why))
             }
             TakingEnd::NotSent => Err(self.not_sent.take().unwrap_or_else(|| client.unreachable(self.why.clone()))),
+        }
+    }
+
+    /// Tells a gate that the run starts nothing. It is only for its record: without an answer, nothing runs either.
+    fn tell_of_skip(&self, due: &Due) {
+        let LeaseHome::Remote(remote) = &self.attempt.store else { return };
+        // Beside a lease a question cannot move anything, and a remote without a gate is asked only once.
+        let may_be_gate = self.seen.lease.is_some() && remembered_gate(self.client) != Some(false);
+        if let Some(skip) = self.request.jobs.skip(due).filter(|_| may_be_gate) {
+            let _ = remote.tell_of_skip(&self.request.owner, &skip);
         }
     }
 

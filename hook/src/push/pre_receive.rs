@@ -92,6 +92,7 @@ fn decision(arrival: &Arrival<'_>, settings: &Settings, recorder: &mut Recorder<
     let mut presented = Presented::read(arrival, &guarded, settings);
     recorder.who.owner.clone_from(&presented.offer.owner);
     recorder.stopped = presented.stopped().cloned();
+    (recorder.skip, recorder.job) = (presented.skip().cloned(), presented.job().cloned());
     let mut waiting = Waiting::default();
     loop {
         let answered = presented.ask_stores(&guarded, settings, &recorder.budget);

@@ -200,3 +200,40 @@ fn bad_schedules_are_refused_before_anything_is_taken() {
     assert!(!a.path("ran").exists());
     assert_eq!(world.server_ref("refs/fence/repo/lease"), None);
 }
+
+/// Every skip is on the server's record, and none of them is a failure.
+#[test]
+fn figures_tell_starts_skips_and_failures_apart() {
+    let world = Remote::Gate.world(&any_git());
+    let (a, b) = (world.agent("a"), world.agent("b"));
+    let first = long_ago();
+    let at = |ticks: i64| first + ticks * INTERVAL;
+    assert_eq!(outcome_at(&a, first, &[], "true"), "ran");
+    assert_eq!(outcome_at(&b, first + 5, &[], "true"), "already-done");
+    assert_eq!(outcome_at(&b, at(1) + 400, &["--start-within", "5m"], "true"), "not-due");
+    // Held by somebody else: found by a look, and at the gate.
+    a.ok(&["acquire"]);
+    assert_eq!(outcome_at(&b, at(1), &[], "true"), "skipped");
+    a.ok(&["release"]);
+    assert_eq!(run_at(&b, at(4), &["--catch-up", "2"], "exit 3").output().unwrap().status.code(), Some(3));
+    assert_eq!(outcome_at(&b, at(4), &["--catch-up", "2"], "true"), "ran");
+    let stats = world.ok(world.hook_program().args(["stats", "--json"]).arg(world.server()));
+    let stats: Value = serde_json::from_str(&stats).unwrap();
+    crate::support::schema::assert_is("stats", &stats);
+    let job = &stats["scheduled"][0];
+    let expected = serde_json::json!({
+        "fence": "repo", "job": "nightly", "started": 3, "done": 2, "failed": 1, "lost": 0,
+        "missed": 3, "dropped": 2, "skipped_held": 1, "already_done": 1, "not_due": 1, "halted": 0,
+    });
+    assert_eq!(*job, expected);
+    assert_eq!(stats["leases"]["refused"], 1, "a skip is no refusal, unless the lease was held: {stats}");
+    let page = world.ok(world.hook_program().args(["stats", "--prometheus"]).arg(world.server()));
+    let line = page.lines().find(|line| line.starts_with("git_fence_scheduled_dropped_total{")).unwrap();
+    assert!(line.contains(r#"fence="repo",job="nightly""#) && line.ends_with("} 2"), "{line}");
+    let table = world.ok(world.hook_program().arg("stats").arg(world.server()));
+    assert!(table.contains("  nightly of repo: 3 started, 2 done, 1 failed, 3 missed, 2 dropped"), "{table}");
+    let audit = world.ok(world.hook_program().arg("audit").arg(world.server()));
+    assert!(audit.contains(&format!("job 'nightly': tick {} failed", tick(at(3)))), "{audit}");
+    assert!(audit.contains(&format!("job 'nightly': already-done, last tick {}", tick(first))), "{audit}");
+    world.assert_log_is_whole();
+}

@@ -5,7 +5,8 @@
 //! lease, and a tick starts at most once.
 //!
 //! [`schedule`] says which times are ticks; [`due`] which of them is to be started now, and which are dropped; [`job`] and
-//! [`jobs`] are the memory; [`change`] says what a record may do to it, for the gate and for everybody who writes one.
+//! [`jobs`] are the memory; [`change`] says what a record may do to it, for the gate and for everybody who writes one; [`skip`] is what a run that
+//! starts nothing tells the gate.
 //!
 //! Nothing here reads a clock or a time zone database: both come in as values.
 
@@ -18,3 +19,4 @@ pub(crate) mod jobs;
 pub(crate) mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+pub(crate) mod skip;

@@ -87,10 +87,22 @@ pub(crate) struct JobEntry {
 impl TicksArgs {
     /// Whether JSON is wanted, the owner's name if it was given, and the fence.
     pub(crate) fn caller(&self) -> (bool, Option<&str>, Target) {
-        match &self.change {
-            None => (self.json, None, self.place.clone()),
-            Some(TicksChange::Forget(args)) => (args.json, args.wanted.owner.as_deref(), args.place.clone()),
-            Some(TicksChange::Reschedule(args)) => (args.json, args.wanted.owner.as_deref(), args.place.clone()),
+        let (json, owner, place) = match &self.change {
+            None => (false, None, &self.place),
+            Some(TicksChange::Forget(args)) => (args.json, args.wanted.owner.as_deref(), &args.place),
+            Some(TicksChange::Reschedule(args)) => (args.json, args.wanted.owner.as_deref(), &args.place),
+        };
+        (json || self.json, owner, self.place_for(place))
+    }
+
+    /// What is said before the word `forget` or `reschedule` counts, too.
+    fn place_for(&self, place: &Target) -> Target {
+        let Target { fence, remote, store } = place.clone();
+        let of = &self.place;
+        Target {
+            fence: fence.or_else(|| of.fence.clone()),
+            remote: remote.or_else(|| of.remote.clone()),
+            store: store.or_else(|| of.store.clone()),
         }
     }
 
@@ -100,7 +112,13 @@ impl TicksArgs {
             Some(TicksChange::Forget(ForgetArgs { job, place, wanted, .. })) => {
                 let job = job_name(job)?;
                 let what = format!("forgot job '{job}' of fence");
-                change(context, place, wanted, JobsAsk::Forget(job.clone()), (Outcome::Forgotten, &job, &what))
+                change(
+                    context,
+                    &self.place_for(place),
+                    wanted,
+                    JobsAsk::Forget(job.clone()),
+                    (Outcome::Forgotten, &job, &what),
+                )
             }
             Some(TicksChange::Reschedule(RescheduleArgs { job, schedule, place, wanted, .. })) => {
                 let job = job_name(job)?;
@@ -110,7 +128,7 @@ impl TicksArgs {
                 let text = schedule.text().clone();
                 let what = format!("job '{job}' has the schedule '{text}' from now on, in fence");
                 let ask = JobsAsk::Reschedule(job.clone(), text);
-                change(context, place, wanted, ask, (Outcome::Rescheduled, &job, &what))
+                change(context, &self.place_for(place), wanted, ask, (Outcome::Rescheduled, &job, &what))
             }
         }
     }

@@ -186,7 +186,7 @@ pub struct LostTick {
 }
 
 /// What is on record about a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Job {
     /// The last tick that was started.
     pub tick: Tick,

@@ -15,7 +15,7 @@ pub const MOST_JOBS: usize = 64;
 pub(crate) const JOB: &str = "Fence-Job-";
 
 /// The jobs of a fence, by name.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "BTreeMap<JobName, Job>", into = "BTreeMap<JobName, Job>")]
 pub struct Jobs(BTreeMap<JobName, Job>);
 

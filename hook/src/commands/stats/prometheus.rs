@@ -62,8 +62,8 @@ pub(crate) fn text(figures: &Figures) -> String {
         page.sample(name, &[], count);
     }
     page.summary("git_fence_lease_hold", "Time that leases were held, of those that ended", &leases.holds_us);
-    let names = scheduled.first().map(JobFigures::all).unwrap_or_default();
-    for (nth, (name, help, _)) in names.into_iter().enumerate() {
+    let names = scheduled.first().map(JobFigures::all);
+    for (nth, (name, help, _)) in names.into_iter().flatten().enumerate() {
         let name = format!("git_fence_scheduled_{name}_total");
         page.family(&name, "counter", help);
         for job in scheduled {

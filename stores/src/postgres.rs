@@ -43,18 +43,27 @@ const READ: &str = "
     FROM (SELECT 1) one LEFT JOIN git_fence_records ON name = $1";
 
 const REPLACE: &str = "
-    WITH moved AS (
-        UPDATE git_fence_records SET version = version + 1, body = $2, changed = clock_timestamp()
-        WHERE name = $1 AND version = $4 AND body = $5 RETURNING name, version, body, changed),
-    kept AS (INSERT INTO git_fence_history SELECT name, version, body, changed FROM moved WHERE $3)
-    SELECT version, (extract(epoch FROM changed) * 1000)::bigint FROM moved";
+    UPDATE git_fence_records SET version = version + 1, body = $2, changed = clock_timestamp()
+    WHERE name = $1 AND version = $3 AND body = $4";
 
 const CREATE: &str = "
-    WITH moved AS (
-        INSERT INTO git_fence_records (name, version, body) VALUES ($1, 1, $2)
-        ON CONFLICT (name) DO NOTHING RETURNING name, version, body, changed),
-    kept AS (INSERT INTO git_fence_history SELECT name, version, body, changed FROM moved WHERE $3)
-    SELECT version, (extract(epoch FROM changed) * 1000)::bigint FROM moved";
+    INSERT INTO git_fence_records (name, version, body) VALUES ($1, 1, $2) ON CONFLICT (name) DO NOTHING";
+
+/// What is answered of the row that has changed.
+const ANSWER: &str = "version, (extract(epoch FROM changed) * 1000)::bigint";
+
+/// One statement that makes the change and answers, and keeps the new row in the history if that is asked for. It is planned
+/// each time, since a pooler may run it on any connection; so what keeps nothing, as a heartbeat, has no part that might.
+fn statement(change: &str, keep: bool) -> String {
+    match keep {
+        false => format!("{change} RETURNING {ANSWER}"),
+        true => format!(
+            "WITH moved AS ({change} RETURNING name, version, body, changed), \
+             kept AS (INSERT INTO git_fence_history SELECT name, version, body, changed FROM moved) \
+             SELECT {ANSWER} FROM moved"
+        ),
+    }
+}
 
 /// A database of PostgreSQL.
 pub(crate) struct Postgres {
@@ -108,17 +117,12 @@ impl Engine for Postgres {
     fn swap(&mut self, swap: &RecordSwap<'_>, until: &Deadline) -> Result<SwapAttempt, StoreFault> {
         let RecordSwap { name, expected, next, keep } = *swap;
         let done = match expected {
-            None => self.row(CREATE, &[(&name, Type::TEXT), (&next, Type::TEXT), (&keep, Type::BOOL)], until),
+            None => self.row(&statement(CREATE, keep), &[(&name, Type::TEXT), (&next, Type::TEXT)], until),
             Some(StoreRecord { version, body }) => {
                 let version: i64 = version.parse().map_err(|_| wrong_record("its version is not a number"))?;
-                let values: [(&(dyn ToSql + Sync), Type); 5] = [
-                    (&name, Type::TEXT),
-                    (&next, Type::TEXT),
-                    (&keep, Type::BOOL),
-                    (&version, Type::INT8),
-                    (body, Type::TEXT),
-                ];
-                self.row(REPLACE, &values, until)
+                let values: [(&(dyn ToSql + Sync), Type); 4] =
+                    [(&name, Type::TEXT), (&next, Type::TEXT), (&version, Type::INT8), (body, Type::TEXT)];
+                self.row(&statement(REPLACE, keep), &values, until)
             }
         };
         match done {

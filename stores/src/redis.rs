@@ -27,14 +27,14 @@ use std::time::Duration;
 /// One answer may take this long: then perhaps another server has become the primary.
 const ONE_ANSWER: Duration = Duration::from_secs(5);
 
-/// Returns what is there after it: `won`, body, seconds, microseconds.
+/// Returns `won`, the body that is in the way, seconds, microseconds. Our own body does not come back: we know it.
 const SWAP: &str = "
     local now = redis.call('TIME')
     local is = redis.call('GET', KEYS[1])
     local won = 0
     if (ARGV[1] == 'absent' and not is) or (ARGV[1] == 'present' and is == ARGV[2]) then
         redis.call('SET', KEYS[1], ARGV[3])
-        is = ARGV[3]
+        is = false
         won = 1
     end
     return {won, is, now[1], now[2]}";
@@ -48,9 +48,15 @@ const READ: &str = "
 /// Redis, alone or behind sentinels.
 pub(crate) struct Redis {
     servers: Servers,
-    connected: Option<Connection>,
+    connected: Option<Connected>,
     place: String,
     prefix: String,
+}
+
+/// A connection, and how long it waits for the server.
+struct Connected {
+    connection: Connection,
+    limit: Option<Duration>,
 }
 
 type Row = (u8, Option<Vec<u8>>, String, String);
@@ -67,14 +73,13 @@ impl Redis {
 
     fn connection(&mut self, until: &Deadline) -> Result<&mut Connection, StoreFault> {
         if self.connected.is_none() {
-            self.connected = Some(self.servers.connect(until)?);
+            self.connected = Some(Connected { connection: self.servers.connect(until)?, limit: None });
         }
         // Connecting may have taken long: nothing is sent after the deadline.
         let left = until.time_for_an_attempt()?.min(ONE_ANSWER);
-        let connection = self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))?;
-        let limited = connection.set_read_timeout(Some(left)).and_then(|()| connection.set_write_timeout(Some(left)));
-        limited.map_err(|e| judge(&e, &self.place).fault)?;
-        Ok(connection)
+        let connected = self.connected.as_mut().ok_or_else(|| StoreFault::unreachable("no connection"))?;
+        connected.limit_to(left).map_err(|e| judge(&e, &self.place).fault)?;
+        Ok(&mut connected.connection)
     }
 
     fn run(
@@ -96,6 +101,19 @@ impl Redis {
                 Err(judge(&e, &self.place))
             }
         }
+    }
+}
+
+impl Connected {
+    /// It is mostly the same limit, and already set.
+    fn limit_to(&mut self, limit: Duration) -> Result<(), RedisError> {
+        if self.limit != Some(limit) {
+            self.limit = None;
+            self.connection.set_read_timeout(Some(limit))?;
+            self.connection.set_write_timeout(Some(limit))?;
+            self.limit = Some(limit);
+        }
+        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@
 //! | [`lock`] | who holds a lock, or "unknown" |
 //! | [`signals`] | which signals this process ignores |
 //! | [`program`] | the program of this process |
+//! | [`watch`] | waking when a process ends or a file is renamed; looking again at intervals would do |
 //! | [`descriptor`] | the flags for passing a descriptor |
 //! | [`env`](mod@env), [`Environment`], [`colours`], [`screen`], [`terminal`], [`user`] | nothing |
 //!
@@ -37,6 +38,7 @@ pub mod screen;
 pub mod signals;
 pub mod terminal;
 pub mod user;
+pub mod watch;
 
 pub use environment::Environment;
 

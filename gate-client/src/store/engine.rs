@@ -28,7 +28,7 @@ pub(crate) struct EngineLeases<'a> {
     name: String,
     prepared: RefCell<HashMap<Version, PreparedPart>>,
     /// The record as it was last seen.
-    seen: RefCell<Option<StoreRecord>>,
+    seen: RefCell<Option<Seen>>,
     /// Whether leases that have moved elsewhere may move back.
     takes_back: bool,
 }
@@ -61,14 +61,18 @@ impl<'a> EngineLeases<'a> {
     /// Reads the entry; `None` if the store has no record of this fence.
     pub(crate) fn entry(&self) -> Result<Option<FenceEntry>, Failure> {
         let record = self.program.read(&self.name, &self.client.how(), &self.client.clock)?;
-        let entry = record.as_ref().map(|record| self.parsed(record)).transpose();
-        *self.seen.borrow_mut() = record;
-        entry
+        self.see(record)?;
+        self.last_seen()
     }
 
     /// The entry as it was last seen.
     pub(crate) fn last_seen(&self) -> Result<Option<FenceEntry>, Failure> {
-        self.seen.borrow().as_ref().map(|record| self.parsed(record)).transpose()
+        match &*self.seen.borrow() {
+            Some(Seen { entry: FenceEntry { moved_to: Some(to), .. }, .. }) if !self.takes_back => {
+                Err(self.client.elsewhere(to.into()))
+            }
+            seen => Ok(seen.as_ref().map(|seen| seen.entry.clone())),
+        }
     }
 
     /// Changes the entry, whatever else changes meanwhile; `change` returns none where nothing is left to do.
@@ -95,16 +99,16 @@ impl<'a> EngineLeases<'a> {
 
     /// Replaces the record that was last seen.
     fn replace(&self, next: &FenceEntry) -> Result<Replaced, Failure> {
-        let expected = self.seen.borrow().clone();
-        let keep = self.last_seen()?.is_none_or(|before| before.lease != next.lease);
+        let expected = self.seen.borrow().as_ref().map(|seen| seen.record.clone());
+        let keep = self.seen.borrow().as_ref().is_none_or(|before| before.entry.lease != next.lease);
         let (how, clock) = (self.client.how(), &self.client.clock);
         match self.program.swap(&self.name, expected.as_ref(), &next.body(), keep, &how, clock) {
             RecordSwapped::Won(record) => {
-                *self.seen.borrow_mut() = Some(record);
+                *self.seen.borrow_mut() = Some(Seen { record, entry: next.clone() });
                 Ok(Replaced::Won)
             }
             RecordSwapped::Lost(now) => {
-                *self.seen.borrow_mut() = now;
+                self.see(now)?;
                 Ok(Replaced::Changed)
             }
             RecordSwapped::NotSent(failure) => Ok(Replaced::NotSent(failure)),
@@ -114,7 +118,7 @@ impl<'a> EngineLeases<'a> {
                     Ok(now) if now != expected => {
                         // Somebody has replaced the expected record, so the swap is not on its way any more.
                         let is_ours = now.as_ref().is_some_and(|now| now.body == next.body());
-                        *self.seen.borrow_mut() = now;
+                        self.see(now)?;
                         Ok(if is_ours { Replaced::Won } else { Replaced::Changed })
                     }
                     _ => Ok(Replaced::Unknown(why)),
@@ -123,7 +127,10 @@ impl<'a> EngineLeases<'a> {
         }
     }
 
-    fn parsed(&self, record: &StoreRecord) -> Result<FenceEntry, Failure> {
+    /// Keeps what was seen. What cannot be read is not kept: whoever asks for it reads it again.
+    fn see(&self, record: Option<StoreRecord>) -> Result<(), Failure> {
+        *self.seen.borrow_mut() = None;
+        let Some(record) = record else { return Ok(()) };
         let StorePlace { store, .. } = &self.place;
         let entry = FenceEntry::read(&record.body, &self.name).map_err(|e| {
             Failure::broken(
@@ -131,10 +138,8 @@ impl<'a> EngineLeases<'a> {
                 "nothing was written. A newer git-fence may read it; otherwise look at it, and remove it only if no lease was ever kept there",
             )
         })?;
-        match &entry.moved_to {
-            Some(to) if !self.takes_back => Err(self.client.elsewhere(to.into())),
-            _ => Ok(entry),
-        }
+        *self.seen.borrow_mut() = Some(Seen { record, entry });
+        Ok(())
     }
 
     /// The entry with prepared parts swapped in, and whether they may be.
@@ -144,6 +149,13 @@ impl<'a> EngineLeases<'a> {
         let parts: Option<Vec<_>> = swaps.iter().map(part).collect();
         entry.with(&parts?, random::nonce()).map(|next| FenceEntry { marked: true, ..next })
     }
+}
+
+/// A record, and what it says: it is parsed once.
+#[derive(Debug)]
+struct Seen {
+    record: StoreRecord,
+    entry: FenceEntry,
 }
 
 /// What came of replacing a record.

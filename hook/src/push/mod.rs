@@ -21,3 +21,4 @@ pub(crate) mod store_question;
 pub(crate) mod tokens;
 pub(crate) mod trailers;
 pub(crate) mod verdict;
+pub(crate) mod watched;

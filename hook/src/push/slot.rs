@@ -1,4 +1,4 @@
-//! The push in the slot: whether it is over, and waiting for it.
+//! The push in the slot: whether it is over.
 
 use crate::{
     host::{
@@ -9,7 +9,7 @@ use crate::{
 };
 use git_fence_core::{Evidence, InFlight, Place, PlannedRef, PushId, Rules, Settings, View, refs_say_over, text};
 use git_fence_system::process::ProcessHandle;
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 /// What is known about a push in flight.
 #[derive(Debug)]
@@ -101,16 +101,6 @@ pub(crate) fn age_of(flight: &InFlight, viewpoint: Viewpoint<'_>) -> Duration {
     };
     let watched = viewpoint.watched.filter(|(push, _)| *push == flight.push);
     watched.map_or(recorded, |(_, watched)| recorded.max(watched))
-}
-
-/// Waits until the receive-pack exits, or `interval` has passed.
-pub(crate) fn wait_for_exit(pidfd: Option<&ProcessHandle>, interval: Duration) {
-    match pidfd {
-        Some(pidfd) => {
-            pidfd.has_ended_within(interval);
-        }
-        None => thread::sleep(interval),
-    }
 }
 
 /// Describes the push in the slot to those who wait. The text was sanitized when it was recorded.

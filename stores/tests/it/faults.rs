@@ -53,7 +53,7 @@ fn nobody_there_is_unreachable() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for port in [free_port(), silent.local_addr().unwrap().port()] {
         for scheme in ["etcd", "postgres", "redis", "http"] {
-            let (fault, said) = failed(&format!("{scheme}://bot:tell-nobody@127.0.0.1:{port}"), &[]);
+            let (fault, said) = failed(&format!("{scheme}://bot:tell-nobody@127.0.0.1:{port}/0"), &[]);
             assert_eq!(fault.kind, StoreFaultKind::Unreachable, "{scheme}: {fault}");
             assert!(!said.contains("tell-nobody"), "{said}");
         }

@@ -14,7 +14,6 @@ mod no_room;
 mod passwords;
 mod proxy;
 mod sentinel;
-mod speed;
 mod swaps;
 mod tls;
 mod users;

@@ -2,7 +2,7 @@
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::OwnedFd,
+    fd::{AsFd, BorrowedFd, OwnedFd},
     io::{Errno, retry_on_intr},
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
@@ -22,6 +22,12 @@ pub enum NoHandle {
     Gone,
     /// The kernel has no handles, or none for this process.
     CannotTell,
+}
+
+impl AsFd for ProcessHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 impl ProcessHandle {

@@ -47,6 +47,7 @@ pages! {
     log: "docs/log.md",
     operations: "docs/operations.md",
     packages: "docs/packages.md",
+    performance: "docs/performance.md",
     proof: "docs/proof.md",
     reading_the_log: "docs/reading-the-log.md",
     recipe_ci: "docs/recipes/ci.md",

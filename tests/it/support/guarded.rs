@@ -9,9 +9,10 @@ use std::{
 };
 
 /// Starts a program, names its pid, and ends it at the end of its own input, which comes when this process ends in any way.
-/// If the shell itself is killed, the kernel kills the program.
+/// If the shell itself is killed, the kernel kills the program. A shell lets what runs in its background ignore QUIT, so a program that
+/// is ended while it starts would never end.
 const SHELL: &str = "signal=$1 dir=$2; shift 2
-\"$@\" </dev/null >/dev/null 2>&1 & echo $!; exec >&-
+env --default-signal=INT,QUIT \"$@\" </dev/null >/dev/null 2>&1 & echo $!; exec >&-
 read -r _; kill -$signal $!; kill -CONT $!; wait
 [ -z \"$dir\" ] || rm -rf -- \"$dir\"";
 

@@ -146,13 +146,17 @@ impl FenceEntry {
             format: Option<u64>,
         }
         let damaged = |e: serde_json::Error| EntryError::NoEntry(text::one_line(e.to_string().as_bytes(), 100));
-        // Checked first: a later format may change everything else.
-        let any: Any = serde_json::from_str(body).map_err(damaged)?;
+        let entry: Result<FenceEntry, _> = serde_json::from_str(body);
+        // A later format may change everything else, so what cannot be read may be no damage.
+        let format = match &entry {
+            Ok(entry) => Some(u64::from(entry.format)),
+            Err(_) => serde_json::from_str::<Any>(body).map_err(damaged)?.format,
+        };
         let known = [ENTRY_FORMAT, JOBS_ENTRY_FORMAT].map(u64::from);
-        if let Some(other) = any.format.filter(|format| !known.contains(format)) {
+        if let Some(other) = format.filter(|format| !known.contains(format)) {
             return Err(EntryError::Format(other));
         }
-        let entry: FenceEntry = serde_json::from_str(body).map_err(damaged)?;
+        let entry = entry.map_err(damaged)?;
         if entry.name != name {
             return Err(EntryError::Another(text::one_line(entry.name.as_bytes(), 200)));
         }
@@ -162,7 +166,11 @@ impl FenceEntry {
     /// The record for a store.
     pub fn body(&self) -> String {
         let format = if self.jobs().is_empty() { ENTRY_FORMAT } else { JOBS_ENTRY_FORMAT };
-        serde_json::to_string(&FenceEntry { format, ..self.clone() }).unwrap_or_default()
+        let written = match format == self.format {
+            true => serde_json::to_string(self),
+            false => serde_json::to_string(&FenceEntry { format, ..self.clone() }),
+        };
+        written.unwrap_or_default()
     }
 
     /// The scheduled jobs of the fence.

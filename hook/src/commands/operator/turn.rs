@@ -8,9 +8,13 @@ use crate::{
         mutex::Turn,
         store::{Durability, Store},
     },
-    push::slot::{self, FlightState, Viewpoint},
+    push::{
+        slot::{self, FlightState, Viewpoint},
+        watched::Watched,
+    },
 };
-use git_fence_core::{FenceName, InFlight, Place, PushId, Rules};
+use git_fence_core::{FenceName, InFlight, Place, PlannedRef, Rules};
+use git_fence_system::process::ProcessHandle;
 use std::time::{Duration, Instant};
 
 /// How often to check the slot.
@@ -24,23 +28,21 @@ impl Operator {
         let start = Instant::now();
         let me = process::this();
         let mut is_announced = false;
-        let mut watching: Option<(PushId, Instant)> = None;
+        let mut watched: Option<Watched> = None;
         loop {
             let mut store = self.lock()?;
             let Some(flight) = store.state().fence(fence).slot.first().map(|flight| (*flight).clone()) else {
                 store.keep_turns(|turn| Some(turn.process) != me);
                 return Ok(store);
             };
-            if watching.is_none_or(|(push, _)| push != flight.push) {
-                watching = Some((flight.push, Instant::now()));
-            }
             if start.elapsed() >= wait {
                 store.keep_turns(|turn| Some(turn.process) != me);
                 store.commit(Durability::Lazy)?;
                 return Err(still_in_flight(&flight, fence));
             }
-            let watched = watching.map(|(push, since)| (push, since.elapsed()));
-            let pidfd = self.pidfd_of(&store, &flight, Viewpoint { here: &self.here, watched })?;
+            let plan = store.plan_of(&flight)?;
+            let watching = Watched::go_on(watched, flight.push, &plan, &self.repository);
+            let receive_pack = self.receive_pack_of(&flight, &plan, &watching);
             match me {
                 Some(process) if !is_announced => {
                     let place = Place { uptime_ms: clock::uptime_ms(), ..self.here.clone() };
@@ -49,23 +51,19 @@ impl Operator {
                 }
                 _ => drop(store),
             }
-            slot::wait_for_exit(pidfd.as_ref(), POLL_EVERY);
+            watching.wait(receive_pack.as_ref(), POLL_EVERY);
+            watched = Some(watching);
         }
     }
 
-    fn pidfd_of(
-        &self,
-        store: &Store,
-        flight: &InFlight,
-        viewpoint: Viewpoint<'_>,
-    ) -> Result<Option<git_fence_system::process::ProcessHandle>, CommandError> {
-        let plan = store.plan_of(flight)?;
+    /// To wait for the process that moves the refs, if it is visible and still runs.
+    fn receive_pack_of(&self, flight: &InFlight, plan: &[PlannedRef], watching: &Watched) -> Option<ProcessHandle> {
+        let viewpoint = Viewpoint { here: &self.here, watched: Some(watching.for_how_long()) };
         let bound = slot::bound_of(flight, &self.settings);
-        let flight_state = slot::state_of(flight, &plan, viewpoint, bound, &self.repository);
-        Ok(match flight_state {
-            Ok(FlightState::Running(pidfd)) => pidfd,
+        match slot::state_of(flight, plan, viewpoint, bound, &self.repository) {
+            Ok(FlightState::Running(receive_pack)) => receive_pack,
             Ok(FlightState::Over(_)) | Err(_) => None,
-        })
+        }
     }
 }
 

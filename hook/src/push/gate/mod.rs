@@ -99,7 +99,7 @@ impl Gate<'_> {
             Decision::Admit { .. } if self.answers_are_old() => Ok(Attempt::Outdated),
             Decision::Admit { .. } if self.yields(&mut store) => {
                 drop(store);
-                waiting.wait(None, self.recorder.budget.left());
+                waiting.pause(self.recorder.budget.left());
                 Ok(Attempt::Waited)
             }
             Decision::Admit { overruled, leases } => {

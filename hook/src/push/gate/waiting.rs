@@ -17,13 +17,15 @@ use crate::{
         settling::Landings,
         slot::{self, FlightState, Viewpoint},
         verdict::{Admission, Objection},
+        watched::Watched,
     },
 };
 use git_fence_core::{
-    Decision, Event, FenceName, Ground, InFlight, Mark, Place, PushId, Reject, State, Token, View, moved_marks,
+    Decision, Event, FenceName, Ground, InFlight, Mark, Place, PlannedRef, PushId, Reject, State, Token, View,
+    moved_marks,
 };
-use git_fence_system::process::ProcessHandle;
-use std::time::{Duration, Instant};
+use git_fence_system::{process::ProcessHandle, watch::Woken};
+use std::{thread, time::Duration};
 
 /// The first check of the slot comes soon, later ones at this interval.
 const FIRST_INTERVAL: Duration = Duration::from_millis(2);
@@ -39,30 +41,38 @@ pub(crate) struct Waiting {
     pub(super) has_notified: bool,
     /// The push whose receive-pack was asked to exit.
     evicted: Option<PushId>,
-    /// The push that it waits for, and since when.
-    watching: Option<(PushId, Instant)>,
+    /// The push that it waits for.
+    watched: Option<Watched>,
 }
 
 impl Default for Waiting {
     fn default() -> Waiting {
-        Waiting { interval: FIRST_INTERVAL, has_notified: false, evicted: None, watching: None }
+        Waiting { interval: FIRST_INTERVAL, has_notified: false, evicted: None, watched: None }
     }
 }
 
 impl Waiting {
     pub(super) fn viewpoint<'a>(&self, here: &'a Place) -> Viewpoint<'a> {
-        Viewpoint { here, watched: self.watching.map(|(push, since)| (push, since.elapsed())) }
+        Viewpoint { here, watched: self.watched.as_ref().map(Watched::for_how_long) }
     }
 
-    fn watch(&mut self, push: PushId) {
-        if self.watching.is_none_or(|(watched, _)| watched != push) {
-            self.watching = Some((push, Instant::now()));
+    /// Waits for something else than a push.
+    pub(super) fn pause(&mut self, most: Duration) {
+        thread::sleep(self.interval.min(most));
+        self.lengthen();
+    }
+
+    /// Waits for the watched push, at most for the current interval and `most`.
+    fn wait(&mut self, receive_pack: Option<&ProcessHandle>, most: Duration) {
+        let interval = self.interval.min(most);
+        match self.watched.as_ref().map(|watched| watched.wait(receive_pack, interval)) {
+            // Its other refs may follow at once.
+            Some(Woken::ByFile) => self.interval = FIRST_INTERVAL,
+            Some(Woken::ByProcess | Woken::ByTime) | None => self.lengthen(),
         }
     }
 
-    /// Waits for the current interval, at most `most`, or until the process exits. The next interval is longer.
-    pub(super) fn wait(&mut self, pidfd: Option<&ProcessHandle>, most: Duration) {
-        slot::wait_for_exit(pidfd, self.interval.min(most));
+    fn lengthen(&mut self) {
         self.interval = (self.interval * 2).min(LONGEST_INTERVAL);
     }
 }
@@ -70,6 +80,8 @@ impl Waiting {
 /// The push that blocks this one.
 struct Blocker {
     push: PushId,
+    /// The refs that it moves.
+    plan: Vec<PlannedRef>,
     fence: FenceName,
     holder: String,
     /// To wait for its receive-pack to exit.
@@ -98,7 +110,8 @@ impl Gate<'_> {
             // It ended in the meantime.
             return Ok(None);
         };
-        waiting.watch(blocker.push);
+        waiting.watched =
+            Some(Watched::go_on(waiting.watched.take(), blocker.push, &blocker.plan, &self.arrival.repository));
         if let Some(reject) = self.why_stop_waiting(&blocker) {
             return match self.recorder.enforcement.after_waiting(fence, reject) {
                 Decision::Admit { overruled, leases } => self.enter(store, overruled, leases, None).map(Some),
@@ -155,6 +168,7 @@ impl Gate<'_> {
         let theirs = flight.receive_pack.filter(|_| !is_bounded);
         Ok(Some(Blocker {
             push: flight.push,
+            plan,
             fence: fence.clone(),
             holder: slot::describe(flight, fence),
             pidfd,

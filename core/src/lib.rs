@@ -96,7 +96,7 @@ pub use rule::fence::Fence;
 pub use rule::heirs::{Heir, KnownSettings, heirs};
 pub use rule::offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};
 pub use rule::pattern::{pattern_flaw, pattern_matches};
-pub use rule::reject::{HeldBy, MovedRef, Reject, StoreBehind};
+pub use rule::reject::{HeldBy, MovedRef, Reject, StoreBehind, TickAhead};
 pub use rule::rules::{Accept, CountedTrailers, Mode, Rules, Settings, Syslog, TokenKind};
 pub use rule::store_setting::{NAME_PARAMETER, StoreUrl, WRONG_NAME, is_store_name, shown_url};
 pub use value::clone_setting;

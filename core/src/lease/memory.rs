@@ -253,7 +253,7 @@ fn answer(reject: &Reject) -> GateAnswer {
     let mark = reject.compared().map(|(_, mark)| mark);
     let code: Option<Code> = Some(reject.code());
     let now = match reject {
-        Reject::TickAhead { now, .. } => Some(*now),
+        Reject::TickAhead { ahead, .. } => Some(ahead.now),
         _ => None,
     };
     GateAnswer {

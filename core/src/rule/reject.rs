@@ -57,6 +57,17 @@ pub struct StoreBehind {
     pub mark: Mark,
 }
 
+/// A tick that is in the future by the gate's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TickAhead {
+    /// The job.
+    pub job: JobName,
+    /// The tick.
+    pub tick: Tick,
+    /// The gate's clock.
+    pub now: Tick,
+}
+
 /// A refusal. Its `Display` is the message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reject {
@@ -175,18 +186,12 @@ pub enum Reject {
         why: String,
     },
     /// A tick that is not due by the gate's clock.
-    #[error(
-        "the lease of fence '{fence}' was not granted: tick {tick} of the job '{job}' is in the future, it is {now} here"
-    )]
+    #[error("the lease of fence '{fence}' was not granted: tick {} of the job '{}' is in the future, it is {} here", .ahead.tick, .ahead.job, .ahead.now)]
     TickAhead {
         /// The fence.
         fence: FenceName,
-        /// The job.
-        job: JobName,
-        /// The tick.
-        tick: Tick,
-        /// The gate's clock.
-        now: Tick,
+        /// Which, and how far.
+        ahead: Box<TickAhead>,
     },
     /// A lease on a fence that is not configured.
     #[error("this repository has no fence '{fence}'")]

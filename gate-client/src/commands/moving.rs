@@ -117,7 +117,7 @@ impl Moving<'_> {
     fn with_lease(&self, dir: &LeaseDir, held: &HeldLease, counter: Mark) -> Result<Old, Failure> {
         let is_renamed = self.is_renamed(held)?;
         if !is_renamed {
-            self.prepare_store(counter, held.lease.jobs.carried())?;
+            self.prepare_store(counter, &held.lease.jobs.carried())?;
         }
         let refs = RemoteRefs::open(self.to, dir.objects(), held.gate)?;
         let sight = refs.look()?;
@@ -161,7 +161,7 @@ impl Moving<'_> {
             .map_err(|at| self.to.elsewhere(at))?;
         let last = sight.snapshot.lease.as_ref().map(|stored| Mark::from(stored.lease.token));
         let counter = last.unwrap_or_default();
-        self.prepare_store(counter, sight.snapshot.jobs().carried())?;
+        self.prepare_store(counter, &sight.snapshot.jobs().carried())?;
         let (next, from) = self.lease_after(&sight, counter);
         self.change(&refs, &sight, counter, &next, from, None)?;
         Ok(counter)
@@ -184,14 +184,14 @@ impl Moving<'_> {
             Err(at) => return Err(self.to.elsewhere(at)),
         }
         let counter = mark.map(|mark| mark.token).unwrap_or_default();
-        self.prepare_store(counter, Jobs::default())?;
+        self.prepare_store(counter, &Jobs::default())?;
         let (next, from) = self.lease_after(&sight, counter);
         self.change(&refs, &sight, counter, &next, from, None)?;
         Ok(counter)
     }
 
     /// The counter and the jobs go to the new store before anybody can see that the leases are there.
-    fn prepare_store(&self, counter: Mark, jobs: Jobs) -> Result<(), Failure> {
+    fn prepare_store(&self, counter: Mark, jobs: &Jobs) -> Result<(), Failure> {
         let Some(program) = self.to.store.as_deref() else { return Ok(()) };
         let engine = EngineLeases::open(self.to, program)?.taking_back();
         let held = engine.entry()?.and_then(|entry| entry.lease).filter(|lease| lease.lease.state == LeaseState::Held);

@@ -259,8 +259,8 @@ mod tests {
         args.scheduled("host/app", &FenceName::repo())
     }
 
-    fn refusal(args: TickArgs) -> String {
-        scheduled(&args).unwrap_err().to_string()
+    fn refusal(args: &TickArgs) -> String {
+        scheduled(args).unwrap_err().to_string()
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
             (cron("30 3 * * *", Some("Europe/Atlantis")), "no time zone 'Europe/Atlantis'"),
             (TickArgs { schedule: ScheduleArgs::default(), ..args("1s") }, "--job belongs to a schedule"),
         ] {
-            let why = refusal(args);
+            let why = refusal(&args);
             assert!(why.contains(says), "{why}");
         }
         assert!(scheduled(&TickArgs::default()).unwrap().is_none());

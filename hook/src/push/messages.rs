@@ -113,7 +113,7 @@ fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> S
             _ => None,
         },
         now: match reject {
-            Reject::TickAhead { now, .. } => Some(*now),
+            Reject::TickAhead { ahead, .. } => Some(ahead.now),
             _ => None,
         },
         retryable: reject.is_retryable(),

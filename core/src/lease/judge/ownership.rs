@@ -3,7 +3,7 @@
 use super::Judge;
 use crate::{
     Accept, Beat, Format, JobFault, Jobs, Lease, LeaseChange, LeaseMove, LeaseState, ObjectId, Proposal, Reason,
-    Reject, Standing, Token, TokenKind, next_token,
+    Reject, Standing, TickAhead, Token, TokenKind, next_token,
 };
 
 impl Judge<'_> {
@@ -102,7 +102,9 @@ impl Judge<'_> {
         let before = self.current.map_or(&none, |current| &current.lease.jobs);
         let fence = || self.rules.fence.clone();
         before.granted(&lease.jobs, lease.token, &lease.owner, self.now).map_err(|fault| match fault {
-            JobFault::Ahead { job, tick, now } => Reject::TickAhead { fence: fence(), job, tick, now },
+            JobFault::Ahead { job, tick, now } => {
+                Reject::TickAhead { fence: fence(), ahead: Box::new(TickAhead { job, tick, now }) }
+            }
             fault => self.invalid(fault.to_string()),
         })
     }

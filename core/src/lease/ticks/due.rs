@@ -105,7 +105,7 @@ pub enum DueError {
 /// Which part of its jitter a job waits: it depends only on these names, so it is the same everywhere and for ever.
 pub fn jitter_part(resource: &str, fence: &FenceName, job: &JobName) -> u32 {
     let digest = Sha256::digest(format!("{resource}\n{fence}\n{job}"));
-    digest.iter().take(4).fold(0, |part, byte| part << 8 | u32::from(*byte))
+    digest.iter().take(4).fold(0, |part, byte| (part << 8) | u32::from(*byte))
 }
 
 impl Scheduled {
@@ -156,7 +156,7 @@ impl Scheduled {
     pub fn jitter_of(&self, tick: Tick) -> Duration {
         let Some(next) = self.schedule.next_after(tick).filter(|_| self.jitter > 0) else { return Duration::ZERO };
         let most = Duration::from_secs(next.seconds() - tick.seconds()) * u32::from(self.jitter) / 100;
-        let part = most.min(LONGEST_JITTER).as_millis() * u128::from(self.jitter_part) >> 32;
+        let part = (most.min(LONGEST_JITTER).as_millis() * u128::from(self.jitter_part)) >> 32;
         // Whole seconds, as ticks have.
         Duration::from_secs(u64::try_from(part / 1000).unwrap_or(0))
     }

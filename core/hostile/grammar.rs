@@ -241,7 +241,7 @@ pub fn is_lease(bytes: &[u8]) -> bool {
                     ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
                     ("Fence-Token", |value| is_token(value.as_bytes())),
                     ("Fence-Owner", shows_something),
-                    ("Fence-State", |value| ["held", "released", "moved"].contains(&value)),
+                    ("Fence-State", |value| ["held", "released", "halted", "moved"].contains(&value)),
                     ("Fence-TTL", ttl),
                     ("Fence-Reason", reasons),
                     ("Fence-Holder", |value| is_hex(value.as_bytes(), 64)),
@@ -393,7 +393,8 @@ fn is_valid(key: &str, value: &Value) -> bool {
         "state" if value.is_string() => {
             let of_ticks = [&b"running"[..], b"done", b"failed", b"lost", b"forgotten"];
             text(&|bytes| {
-                [&b"held"[..], b"released", b"moved", b"current"].contains(&bytes) || of_ticks.contains(&bytes)
+                [&b"held"[..], b"released", b"halted", b"moved", b"current"].contains(&bytes)
+                    || of_ticks.contains(&bytes)
             })
         }
         "tokens" | "before" => is_kind(value),

@@ -104,8 +104,14 @@ impl Request {
                 lease.token = next_token(last, fence.mark).unwrap_or(Token::MAX);
                 lease.reason = if current.is_none() { crate::Reason::First } else { self.reason };
                 lease.ttl = Ttl::of_seconds(1).unwrap();
-                lease.state =
-                    if lease.reason == crate::Reason::Revoked { LeaseState::Released } else { LeaseState::Held };
+                lease.state = match lease.state {
+                    LeaseState::Halted => LeaseState::Halted,
+                    _ if lease.reason == crate::Reason::Revoked => LeaseState::Released,
+                    _ => LeaseState::Held,
+                };
+                if let Some(halted) = current.filter(|current| current.halt().is_some() && lease.is_revocation()) {
+                    lease.token = halted.lease.token;
+                }
                 *parents = current.and_then(|current| current.commit.clone()).into_iter().collect();
                 self.ask.secret = None;
                 *proof = None;
@@ -257,12 +263,15 @@ proptest! {
         let Ok(change) = fence.judge(&rules, &ask, &now) else { return Ok(()) };
         prop_assert!(fence.kind(&rules) != Some(TokenKind::Own));
         prop_assert!(!ask.only_asks);
-        let is_new = matches!(change.change, LeaseMove::Grant | LeaseMove::Revoke);
+        let is_new =
+            matches!(change.change, LeaseMove::Grant | LeaseMove::Revoke | LeaseMove::Halt | LeaseMove::Resume);
         let after = change.standing.lease.token;
         if let Some(current) = fence.lease {
             prop_assert!(after >= current.lease.token, "back from {} to {}", current.lease.token, after);
             prop_assert_eq!(is_new, current.lease.id != change.standing.lease.id);
             prop_assert!(change.change != LeaseMove::Grant || current.left_at(&now).is_none(), "granted while another held it");
+            let is_halted = current.halt().is_some();
+            prop_assert_eq!(change.change == LeaseMove::Resume, is_halted, "a halted fence can only be resumed");
             if !is_new {
                 prop_assert!(is_proven(&ask, current), "{:?} of {:?}", ask, current);
                 prop_assert!(current.is_held());
@@ -271,8 +280,10 @@ proptest! {
             prop_assert!(is_new, "{:?} without a lease", change.change);
         }
         if is_new {
-            prop_assert!(after.get() > fence.mark.get());
-            prop_assert_eq!(change.change == LeaseMove::Revoke, change.standing.lease.is_revocation());
+            prop_assert!(after.get() > fence.mark.get() || change.change == LeaseMove::Resume);
+            let ends = matches!(change.change, LeaseMove::Revoke | LeaseMove::Resume);
+            prop_assert_eq!(ends, change.standing.lease.is_revocation());
+            prop_assert_eq!(change.change == LeaseMove::Halt, change.standing.halt().is_some());
             prop_assert!(change.change == LeaseMove::Grant || ask.may_revoke);
             prop_assert!(change.standing.lease.ttl <= rules.lease_max_ttl);
             prop_assert!(change.standing.lease.format == Format::OneUse && change.standing.beat.is_some());

@@ -62,7 +62,7 @@ pub(super) fn reason() -> impl Strategy<Value = Reason> {
 
 /// A lease of one of three owners, so that proposals often match the current lease.
 pub(super) fn lease() -> impl Strategy<Value = Lease> {
-    let state = select(vec![LeaseState::Held, LeaseState::Released]);
+    let state = select(vec![LeaseState::Held, LeaseState::Released, LeaseState::Halted]);
     let ttl = prop_oneof![1..=3u64, 604_799..=604_800u64].prop_map(|n| Ttl::of_seconds(n).unwrap());
     // Text that is too long is cut.
     let words = || prop_oneof![8 => ".{0,6}", 1 => ".{98,103}", 1 => ".{198,203}"];
@@ -154,7 +154,8 @@ pub(super) fn standing() -> impl Strategy<Value = Standing> {
 }
 
 fn change() -> impl Strategy<Value = LeaseChange> {
-    let moves = [LeaseMove::Grant, LeaseMove::Advance, LeaseMove::Release, LeaseMove::Revoke, LeaseMove::Renew];
+    use LeaseMove::{Advance, Grant, Halt, Release, Renew, Resume, Revoke};
+    let moves = [Grant, Advance, Release, Revoke, Renew, Halt, Resume];
     (fence(), select(moves.to_vec()), standing(), mark()).prop_map(|(fence, change, standing, raises_to)| LeaseChange {
         fence,
         change,
@@ -350,6 +351,8 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         Event::LeaseAdvanced,
         Event::LeaseReleased,
         Event::LeaseRevoked,
+        Event::LeaseHalted,
+        Event::LeaseResumed,
         Event::LeaseFound,
     ]);
     prop_oneof![
@@ -417,17 +420,19 @@ pub(super) fn state() -> impl Strategy<Value = State> {
     let written =
         option::of(mark_at()).prop_map(|at| MarkStanding { last: at.as_ref().and_then(|at| at.record.by.clone()), at });
     let written = btree_map(fence(), written, 0..2);
+    let never_granted = proptest::collection::btree_set(fence(), 0..2);
     (
         marks,
         leases,
-        (kinds, written),
+        (kinds, written, never_granted),
         vec(flight, 0..2),
         option::of(settings().prop_map(|settings| KnownSettings::of(&settings, None))),
         0..9u64,
     )
-        .prop_map(|(marks, leases, (kinds, written), in_flight, settings, settings_since)| State {
+        .prop_map(|(marks, leases, (kinds, written, never_granted), in_flight, settings, settings_since)| State {
             marks,
             leases,
+            never_granted,
             written,
             kinds,
             in_flight,

@@ -54,6 +54,7 @@ pub use lease::in_store::one_place::{Claimed, Elsewhere, may_be_in_remote, may_b
 pub use lease::judge::judge_lease;
 pub use lease::judge::mark::MarkJudged;
 pub use lease::part::LeasePart;
+pub use lease::purpose::Purpose;
 pub use lease::pushing::{HolderMove, Note, Pushing, PushingAnswer, PushingEnd, PushingNext, PushingStep, Whereabouts};
 pub use lease::record::{Beat, Lease, is_time};
 pub use lease::secret::{Holder, Secret};
@@ -61,7 +62,7 @@ pub use lease::snapshot::{Ahead, LeaseSnapshot, Life, StoredLease, Version};
 pub use lease::standing::{LeaseAsk, LeaseChange, LeaseMove, MarkAsk, Proposal, Standing, next_token};
 pub use lease::stopped::StoppedPush;
 pub use lease::store::{GateAnswer, GateSays, LeaseStore, Record, Swap, SwapRefused, Swapped};
-pub use lease::taking::{MOST_TRIES, Purpose, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal};
+pub use lease::taking::{MOST_TRIES, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal};
 pub use lease::ticks::change::{JobFault, TICK_ALLOWANCE_MS, TickChange};
 pub use lease::ticks::due::{Due, DueError, LONGEST_JITTER, MOST_CAUGHT_UP, Scheduled, Start, jitter_part};
 pub use lease::ticks::job::{Job, JobName, LostTick, ScheduleText, Tick, TickState};
@@ -72,7 +73,7 @@ pub use lease::trailers::RecordError;
 pub use lease::value::{
     Format, JOBS_FORMAT, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name,
 };
-pub use lease::words::{LastHolder, free_in_words, held_in_words};
+pub use lease::words::{Halt, LastHolder, free_in_words, held_in_words};
 pub use log::chain::{LineHash, hash_line};
 pub use log::event::{Event, LeaseLine, Line, MarkLine, Renewed, Stake, Who};
 pub use log::filter::Filter;
@@ -85,6 +86,7 @@ pub use log::refused::{AskedRef, Refused};
 pub use log::settle::{Evidence, Settlement, landed_so_far, refs_say_over, settle, settle_as_reported};
 pub use log::stamp::Stamp;
 pub use log::state::State;
+pub use report::healthy::HealthyRuns;
 pub use report::leases::LeaseTally;
 pub use report::scheduled::{JobTally, ScheduledTally};
 pub use report::spread::Spread;

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Beat, Code, FenceName, GateAnswer, Lease, LeasePart, LeaseSnapshot, LeaseState, Reason, Stamp, StoredLease,
+    Beat, Code, FenceName, GateAnswer, Halt, Lease, LeasePart, LeaseSnapshot, LeaseState, Reason, Stamp, StoredLease,
     SwapRefused, Swapped, text,
 };
 use std::{
@@ -104,12 +104,18 @@ impl Client {
                 LeaseState::Held => format!("{owner} holds it, with token {}; {}", lease.token, how_it_came(lease)),
                 LeaseState::Released if lease.is_revocation() => format!("{owner} revoked it ({})", why(lease)),
                 LeaseState::Released => format!("{owner} held it last and released it"),
+                LeaseState::Halted => lease.halt().map_or(String::new(), |halt| format!("it is {halt}")),
                 LeaseState::Moved => "the leases of this fence are kept elsewhere".to_owned(),
             }
         });
         let now = now.unwrap_or_else(|| "its ref no longer exists in the remote".to_owned());
         let by = seen.held_by(&self.clock.now()).map(Box::new);
-        Failure::Lost { fence: self.fence.clone(), now, by }
+        Failure::Lost { fence: self.fence.clone(), now, by, halt: seen.halt().map(Box::new) }
+    }
+
+    /// The fence is halted, as was read or as the gate says.
+    pub(crate) fn halted(&self, halt: Halt) -> Failure {
+        Failure::Halted { remote: self.remote.name.clone(), fence: self.fence.clone(), halt: Box::new(halt) }
     }
 
     /// The same, for connections at which nobody can type.
@@ -196,8 +202,9 @@ impl Client {
         }
     }
 
-    pub(crate) fn may_not_revoke(&self) -> Failure {
-        Failure::MayNotRevoke { remote: self.remote.name.clone(), fence: self.fence.clone() }
+    /// `verb` says what for: to revoke, to halt or to resume.
+    pub(crate) fn may_not(&self, verb: &'static str) -> Failure {
+        Failure::MayNotRevoke { remote: self.remote.name.clone(), fence: self.fence.clone(), verb }
     }
 
     pub(crate) fn no_options(&self) -> Failure {

@@ -7,7 +7,7 @@ use crate::{
     report::{CurrentHolder, outcome::Outcome},
     run::watch::code_of_signal,
 };
-use git_fence_core::{Code, Elsewhere, FenceName, HeldBy, StoreFault, StoreFaultKind, text};
+use git_fence_core::{Code, Elsewhere, FenceName, Halt, HeldBy, StoreFault, StoreFaultKind, text};
 use git_fence_system::colours::say;
 use std::{
     error::Error,
@@ -72,18 +72,22 @@ pub(crate) enum Failure {
     /// A signal ended the command. `what` says what became of its work and of the lease.
     #[error("interrupted: {what}")]
     Interrupted { signal: i32, what: String, hint: String },
-    /// The lease was taken over, released or revoked. `by` is the new holder, if known.
+    /// The lease was taken over, released, revoked or halted. `by` is the new holder, if known; `halt` says who halted the
+    /// fence, if somebody did.
     #[error("lost the lease of fence '{fence}': {now}")]
-    Lost { fence: FenceName, now: String, by: Option<Box<HeldBy>> },
+    Lost { fence: FenceName, now: String, by: Option<Box<HeldBy>>, halt: Option<Box<Halt>> },
+    /// The fence is halted: nobody gets its lease.
+    #[error("fence '{fence}' is {halt}")]
+    Halted { remote: String, fence: FenceName, halt: Box<Halt> },
     /// The remote refused the push, not because of the lease. `code` is the gate's, if the gate refused it.
     #[error("the push was refused: {why}")]
     Refused { why: String, code: Option<Code>, said: Said },
     /// The gate has no fence of this name.
     #[error("the gate of {} has no fence '{fence}'", text::in_quotes(remote))]
     NoSuchFence { remote: String, fence: FenceName, fences: Vec<FenceName> },
-    /// The gate does not let this pusher revoke leases.
-    #[error("the gate of {} does not allow you to revoke the lease of fence '{fence}'", text::in_quotes(remote))]
-    MayNotRevoke { remote: String, fence: FenceName },
+    /// The gate does not let this pusher revoke leases, or halt and resume fences.
+    #[error("the gate of {} does not allow you to {verb} the lease of fence '{fence}'", text::in_quotes(remote))]
+    MayNotRevoke { remote: String, fence: FenceName, verb: &'static str },
     /// The remote does not accept push options.
     #[error("the remote {} does not accept push options", text::in_quotes(remote))]
     NoOptions { remote: String },
@@ -190,13 +194,25 @@ impl Failure {
 
     /// The lease was lost for the reason `now`.
     pub(crate) fn lost(fence: &FenceName, now: impl Into<String>) -> Failure {
-        Failure::Lost { fence: fence.clone(), now: now.into(), by: None }
+        Failure::Lost { fence: fence.clone(), now: now.into(), by: None, halt: None }
+    }
+
+    /// The same failure, with the halt that the gate names. What was read may be older.
+    pub(crate) fn by_halt(self, said: Option<&Halt>) -> Failure {
+        match (self, said) {
+            (Failure::Lost { fence, by, halt: None, .. }, Some(said)) => {
+                Failure::Lost { fence, now: format!("it is {said}"), by, halt: Some(Box::new(said.clone())) }
+            }
+            (other, _) => other,
+        }
     }
 
     /// The same failure, with what happened before the lease was lost.
     pub(crate) fn after(self, before: &str) -> Failure {
         match self {
-            Failure::Lost { fence, now, by } => Failure::Lost { fence, now: format!("{before}, {now}"), by },
+            Failure::Lost { fence, now, by, halt } => {
+                Failure::Lost { fence, now: format!("{before}, {now}"), by, halt }
+            }
             other => other,
         }
     }
@@ -214,6 +230,14 @@ impl Failure {
         }
     }
 
+    /// Who halted the fence, if that is why.
+    pub(crate) fn halt(&self) -> Option<Halt> {
+        match self {
+            Failure::Halted { halt, .. } | Failure::Lost { halt: Some(halt), .. } => Some((**halt).clone()),
+            _ => None,
+        }
+    }
+
     /// The fence that it is about.
     pub(crate) fn fence(&self) -> Option<&FenceName> {
         match self {
@@ -224,6 +248,7 @@ impl Failure {
             | Failure::InUse { fence, .. }
             | Failure::LeftBehind { fence, .. }
             | Failure::Lost { fence, .. }
+            | Failure::Halted { fence, .. }
             | Failure::NoSuchFence { fence, .. }
             | Failure::Elsewhere { fence, .. }
             | Failure::MayNotRevoke { fence, .. } => Some(fence),
@@ -240,6 +265,7 @@ impl Failure {
             | Failure::HeldHere { .. }
             | Failure::InUse { .. }
             | Failure::LeftBehind { .. } => Some(Code::LeaseHeld),
+            Failure::Halted { .. } | Failure::Lost { halt: Some(_), .. } => Some(Code::Halted),
             Failure::Lost { .. } => Some(Code::LeaseLost),
             Failure::Refused { code, .. } => *code,
             Failure::MayNotRevoke { .. } | Failure::NoSuchFence { .. } => Some(Code::LeaseInvalid),
@@ -266,6 +292,9 @@ impl Failure {
             }
             Failure::TimedOut { .. } => Outcome::TimedOut,
             Failure::Interrupted { .. } => Outcome::Interrupted,
+            Failure::Halted { .. }
+            | Failure::Lost { halt: Some(_), .. }
+            | Failure::Refused { code: Some(Code::Halted), .. } => Outcome::Halted,
             Failure::Lost { .. } => Outcome::Lost,
             Failure::Refused { code: Some(Code::Store), .. } => Outcome::Unreachable,
             Failure::Refused { .. } | Failure::MayNotRevoke { .. } => Outcome::Refused,
@@ -291,9 +320,10 @@ impl Failure {
             | Failure::TimedOut { .. }
             | Failure::HeldHere { .. }
             | Failure::InUse { .. }
-            | Failure::LeftBehind { .. } => HELD,
+            | Failure::LeftBehind { .. }
+            | Failure::Halted { .. } => HELD,
             Failure::Interrupted { signal, .. } => code_of_signal(*signal),
-            Failure::Lost { .. } => LOST,
+            Failure::Lost { .. } | Failure::Refused { code: Some(Code::Halted), .. } => LOST,
             Failure::Denied(_) => DENIED,
             Failure::Store { fault, .. } => match fault.kind {
                 StoreFaultKind::Unreachable => UNREACHABLE,
@@ -351,6 +381,9 @@ impl Failure {
             Failure::HeldHere { .. } => {
                 "use it:  git fence push, renew, advance,  or release it:  git fence release".to_owned()
             }
+            Failure::Halted { .. } | Failure::Lost { halt: Some(_), .. } | Failure::Refused { code: Some(Code::Halted), .. } => {
+                "stop: nobody gets the lease, and nothing lands under one, until it is resumed:  git fence resume --reason …".to_owned()
+            }
             Failure::Lost { .. } => {
                 "stop: another run may have continued the work. Another token will not help. To start over:  git fence acquire".to_owned()
             }
@@ -367,8 +400,8 @@ impl Failure {
                 let names: Vec<String> = fences.iter().map(|fence| format!("'{fence}'")).collect();
                 format!("use one of its fences: {}", names.join(", "))
             }
-            Failure::MayNotRevoke { .. } => {
-                "ask the server's operator to run  git-fence-hook revoke,  or to add you to fence.allowRevoke".to_owned()
+            Failure::MayNotRevoke { verb, .. } => {
+                format!("ask the server's operator to run  git-fence-hook {verb},  or to add you to fence.allowRevoke")
             }
             Failure::NoOptions { .. } => {
                 "push without -o. If the server has a gate, its operator must set  receive.advertisePushOptions = true,  as  git-fence-hook install  does".to_owned()

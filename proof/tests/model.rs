@@ -7,8 +7,9 @@ use git_fence_proof::{
     report::{run, run_hookless, run_stored, run_ticks},
     scenarios,
     stored::{
-        ABOVE_THE_MARK, DONE_IS_DONE, FORGOTTEN, GateRules, Hole, LOST_FOR_A_REASON, NO_LIE, NO_REVIVAL, STORE_BELIEF,
-        StoreRules, StoredScenario, asking_scenarios, holes, needless, stored_scenarios, unasking_scenarios,
+        ABOVE_THE_MARK, DONE_IS_DONE, FORGOTTEN, GateRules, HALTED, Hole, LOST_FOR_A_REASON, NO_LIE, NO_REVIVAL,
+        STORE_BELIEF, StoreRules, StoredScenario, asking_scenarios, holes, needless, stored_scenarios,
+        unasking_scenarios,
     },
     ticks::{LOSSES, ONCE},
 };
@@ -126,7 +127,7 @@ fn losing(lost: u8, all: Vec<StoredScenario>, name: &str) -> StoredScenario {
 
 #[test]
 fn leases_in_a_store_that_forgets_keep_the_promises_without_a_gate() {
-    for (name, lost) in [("takeover", 1), ("revoked", 0), ("released", 0), ("memory", 2)] {
+    for (name, lost) in [("takeover", 1), ("revoked", 0), ("halted", 0), ("released", 0), ("memory", 2)] {
         let scenario = losing(lost, stored_scenarios(), name);
         assert_eq!(broken_in(scenario, StoreRules::WHOLE), [], "{name}");
     }
@@ -142,7 +143,7 @@ fn gate_that_asks_the_store_keeps_the_promises_and_no_liar_writes() {
 
 #[test]
 fn gate_that_does_not_know_the_store_keeps_the_promises() {
-    for (name, lost) in [("takeover", 1), ("revoked", 0), ("three runs", 0)] {
+    for (name, lost) in [("takeover", 1), ("revoked", 0), ("halted", 0), ("three runs", 0)] {
         let scenario = losing(lost, unasking_scenarios(), name);
         assert_eq!(broken_in(scenario, StoreRules::WHOLE.with(GateRules::UNASKING)), [], "{name}");
     }
@@ -174,6 +175,9 @@ fn model_detects_each_omission_where_leases_are_in_a_store() {
         (NO_LIE, 7),
         (NO_LIE, 14),
         (DONE_IS_DONE, 10),
+        (DONE_IS_DONE, 8),
+        (DONE_IS_DONE, 11),
+        (HALTED, 8),
     ];
     let holes = holes();
     assert_eq!(holes.len(), expected.len());

@@ -80,6 +80,13 @@ fn life(world: &World, remote: Remote) -> BTreeSet<String> {
     of(&a, &["release"]);
     of(&b, &["revoke", "--reason", "it hangs"]);
     of(&b, &["status"]);
+    assert_eq!(of(&b, &["resume", "--reason", "x"])["outcome"], "not-halted");
+    let halted = of(&b, &["halt", "--owner", "boss", "--reason", "enough"]);
+    assert_eq!((&halted["outcome"], &halted["halt"]["by"]), (&"halted".into(), &"boss".into()));
+    of(&a, &["acquire"]);
+    of(&b, &["status"]);
+    assert_eq!(of(&a, &["run", "--", "true"])["outcome"], "halted");
+    assert_eq!(of(&b, &["resume", "--reason", "x"])["outcome"], "resumed");
     of(&b, &["acquire", "--ttl", "no time"]);
     let refused = of(&b, &["push", "origin", "HEAD~0:refs/heads/x"]);
     assert_eq!(refused["outcome"], "refused", "{refused}");

@@ -2,6 +2,7 @@
 //! and checks the transcript, the refs and the log.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
+mod alerts;
 mod asking;
 mod audit;
 mod chaos;
@@ -19,6 +20,7 @@ mod denied;
 mod doctor;
 mod faults;
 mod gitlab;
+mod halting;
 mod history;
 mod hostile;
 mod install;

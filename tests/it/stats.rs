@@ -2,6 +2,7 @@
 
 use crate::support::{
     World, any_git, fixture,
+    lease::{Agent, LeaseOf},
     needs::{Need, is_installed, lacks},
     text,
 };
@@ -91,6 +92,33 @@ fn figures_match_the_log_across_rotation() {
     let after = figures(&world, &[]);
     assert_eq!((&after["pushes"]["accepted"], &after["pushes"]["moved"]), (&4.into(), &3.into()));
     assert_eq!((&after["fences"][0]["mark"], &after["pushes"]["unsettled"]), (&8.into(), &0.into()));
+}
+
+/// Runs that ended well, and one that was revoked, which says nothing about how long runs take.
+#[test]
+fn ttl_is_suggested_from_the_longest_of_five_healthy_runs() {
+    let world = World::new(&any_git());
+    let lease = LeaseOf::repo(&world);
+    let suggested = || figures(&world, &[])["fences"][0]["suggested_ttl_s"].clone();
+    for n in 1..=5 {
+        assert_eq!(suggested(), serde_json::Value::Null, "after {} runs", n - 1);
+        let agent = Agent::new(&format!("agent-{n}"));
+        let reason = if n == 1 { "first" } else { "released" };
+        lease.take(&agent, n, reason).assert_landed();
+        lease.release(&agent, n, reason).assert_landed();
+    }
+    let fence = figures(&world, &[])["fences"][0].clone();
+    assert_eq!((&fence["suggested_ttl_s"], &fence["healthy_runs"]), (&30.into(), &5.into()), "{fence}");
+    assert!(fence["longest_run_ms"].as_u64().is_some_and(|ms| ms < 30_000), "{fence}");
+    let shown = shown(&world);
+    assert!(shown.contains("fence 'repo': the longest of 5 runs that ended well took "), "{shown}");
+    assert!(shown.contains("--ttl 30s"), "{shown}");
+    lease.take(&Agent::new("agent-6"), 6, "released").assert_landed();
+    let revoked = world.hook_program().args(["revoke", "--reason", "x"]).arg(world.server()).output().unwrap();
+    assert!(revoked.status.success());
+    assert_eq!(figures(&world, &[])["fences"][0]["healthy_runs"], 5);
+    let page = stats(&world, &["--prometheus"], &world.server());
+    assert!(text(&page.stdout).contains("git_fence_lease_suggested_ttl_seconds{"), "{}", text(&page.stdout));
 }
 
 #[test]

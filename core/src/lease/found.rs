@@ -54,11 +54,18 @@ impl Fence<'_> {
             }
             FoundLease::Record(proposal) => *proposal,
         };
-        let is_same = |known: &&Standing| known.lease.id == lease.id;
         let is_back = |known: &&Standing| {
-            lease.token < known.lease.token || (lease.token == known.lease.token && !is_same(known))
+            let is_another = known.lease.id != lease.id;
+            // A halt ends with its own token.
+            let resumes = known.halt().is_some() && lease.is_revocation() && parents.first() == known.commit.as_ref();
+            lease.token < known.lease.token || (lease.token == known.lease.token && is_another && !resumes)
         };
-        let came_to = self.lease.filter(is_back).map_or(Mark::default(), |known| known.lease.token.into());
+        let set_back = self.lease.filter(is_back);
+        let came_to = set_back.map_or(Mark::default(), |known| known.lease.token.into());
+        // Whoever set the ref back has not resumed the fence.
+        let still_halted = set_back.filter(|known| known.halt().is_some()).map(|known| known.lease.clone());
+        let lease = still_halted.unwrap_or(lease);
+        let is_same = |known: &&Standing| known.lease.id == lease.id;
         let standing = Standing {
             commit: Some(commit),
             parent: parents.into_iter().next(),
@@ -77,7 +84,8 @@ impl Fence<'_> {
 mod tests {
     use super::*;
     use crate::{
-        Event, FenceName, LeaseState, State, lease::record::tests::lease, log::flight::tests::oid, next_token,
+        Event, FenceName, Lease, LeaseState, Reason, State, lease::record::tests::lease, log::flight::tests::oid,
+        next_token,
     };
 
     fn at(seconds: u64) -> Stamp {
@@ -129,6 +137,42 @@ mod tests {
             let last = fence.lease.map(|lease| lease.lease.token);
             assert_eq!(next_token(last, fence.mark).unwrap().get(), next, "{known:?} {found:?}");
         }
+    }
+
+    #[test]
+    fn halt_outlives_whoever_sets_its_ref_back_or_removes_it() {
+        let repo = FenceName::repo();
+        let is_halted = |known_halted: bool, found: FoundLease| {
+            let mut state = after(Some((2, 6)), 5, FoundLease::Nothing);
+            state.leases.get_mut(&repo).unwrap().commit = oid("a");
+            if known_halted {
+                state.leases.get_mut(&repo).unwrap().lease.state = LeaseState::Halted;
+            }
+            let line = state.fence(&repo).lease_found(&Rules::for_repo(), found, &at(9), "anna").unwrap();
+            state.apply(2, "", &Event::LeaseFound(line)).unwrap();
+            let fence = state.fence(&repo);
+            (fence.lease.unwrap().halt().is_some(), fence.lease.unwrap().commit == oid("c"))
+        };
+        assert_eq!(is_halted(true, record(1, 5)), (true, true));
+        assert_eq!(is_halted(true, record(1, 6)), (true, true));
+        assert_eq!(is_halted(true, FoundLease::Nothing), (true, false));
+        assert_eq!(is_halted(false, record(1, 5)), (false, true));
+        // It was resumed, and the gate did not see it.
+        let resumed = |parent: &str| {
+            let lease = Lease { reason: Reason::Revoked, ..lease(4, 6, LeaseState::Released) };
+            let (commit, parents) = (oid("c").unwrap(), oid(parent).into_iter().collect());
+            FoundLease::Record(Box::new(Proposal { commit, parents, lease, proof: None }))
+        };
+        assert_eq!(is_halted(true, resumed("b")), (true, true), "of another halt");
+        assert_eq!(is_halted(true, resumed("a")), (false, true));
+        assert_eq!(is_halted(true, record(3, 8)), (false, true));
+        let halt = FoundLease::Record(Box::new(Proposal {
+            commit: oid("c").unwrap(),
+            parents: vec![],
+            lease: lease(3, 7, LeaseState::Halted),
+            proof: None,
+        }));
+        assert_eq!(is_halted(false, halt), (true, true), "the log line of a halt was lost in a crash");
     }
 
     #[test]

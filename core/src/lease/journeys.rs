@@ -6,7 +6,7 @@ use super::memory::{MemoryStore, SwapFate};
 use crate::{
     Beat, Format, HolderMove, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, Mark, Note, Purpose,
     Pushing, PushingAnswer, PushingEnd, PushingNext, Record, Secret, Sight, Swap, SwapRefused, Swapped, Taking,
-    TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Token, Ttl, Version, Whereabouts, next_token, nonce_of,
+    TakingAnswer, TakingEnd, TakingNext, TakingRefusal, Token, Ttl, Version, Whereabouts, nonce_of,
 };
 use std::{cell::Cell, time::Duration};
 
@@ -91,12 +91,12 @@ impl<'a> TestRun<'a> {
     fn propose(&mut self, mark: Mark, purpose: Purpose) -> TakingAnswer {
         let before = self.seen.lease.clone();
         let (reason, state) = purpose.begins(before.as_ref().map(|before| &before.lease));
-        let last = before.as_ref().map(|before| before.lease.token).filter(|_| mark == Mark::default());
+        let last = before.as_ref().map(|before| &before.lease).filter(|_| mark == Mark::default());
         let (nonce, beat_nonce) = (nonce(), nonce());
         let lease = Lease {
             format: Format::OneUse,
             id: LeaseId::of([self.name; 16]),
-            token: next_token(last, mark).unwrap(),
+            token: purpose.token(last, mark).unwrap(),
             owner: format!("run {}", self.name),
             state,
             ttl: Ttl::of_seconds(TTL).unwrap(),
@@ -260,6 +260,85 @@ fn live_lease_is_revoked_unless_a_gate_forbids_it() {
     assert_eq!(holder.take(Purpose::Hold), TakingEnd::Ours);
     assert_eq!(stranger.take(Purpose::Revoke), TakingEnd::MayNotRevoke);
     assert_eq!(holder.push(HolderMove::Advance), PushingEnd::Landed);
+}
+
+#[test]
+fn halted_fence_admits_nobody_until_it_is_resumed() {
+    with_and_without_gate(|store| {
+        let (mut holder, mut boss) = (TestRun::new(store, 1), TestRun::new(store, 9));
+        assert_eq!(holder.take(Purpose::Hold), TakingEnd::Ours);
+        store.let_revoke(true);
+        assert_eq!(TestRun::new(store, 8).take(Purpose::Resume), TakingEnd::NotHalted);
+        assert_eq!((boss.take(Purpose::Halt), boss.token()), (TakingEnd::Ours, 2));
+        assert_eq!(TestRun::new(store, 8).take(Purpose::Halt), TakingEnd::Halted, "twice is harmless");
+        assert_eq!(TestRun::new(store, 8).take(Purpose::Revoke), TakingEnd::NothingHeld);
+        store.let_revoke(false);
+        assert!(matches!(holder.push(HolderMove::Advance), PushingEnd::Lost { .. }));
+        for seconds in [0, TTL + 11, 100_000] {
+            store.wait(seconds);
+            assert_eq!(TestRun::new(store, 2).take(Purpose::Hold), TakingEnd::Halted);
+        }
+        store.let_revoke(true);
+        let mut other = TestRun::new(store, 7);
+        assert_eq!((other.take(Purpose::Resume), other.token()), (TakingEnd::Ours, 2));
+        store.let_revoke(false);
+        assert!(matches!(holder.push(HolderMove::Advance), PushingEnd::Lost { .. }), "it stays lost");
+        let mut next = TestRun::new(store, 3);
+        assert_eq!((next.take(Purpose::Hold), next.token()), (TakingEnd::Ours, 3));
+        assert_eq!(next.push(HolderMove::Advance), PushingEnd::Landed);
+    });
+}
+
+#[test]
+fn fence_that_was_never_held_can_be_halted() {
+    with_and_without_gate(|store| {
+        store.let_revoke(true);
+        assert_eq!(TestRun::new(store, 9).take(Purpose::Halt), TakingEnd::Ours);
+        assert_eq!(TestRun::new(store, 1).take(Purpose::Hold), TakingEnd::Halted);
+        assert_eq!(TestRun::new(store, 8).take(Purpose::Resume), TakingEnd::Ours);
+        assert_eq!(TestRun::new(store, 2).take(Purpose::Hold), TakingEnd::Ours);
+    });
+}
+
+#[test]
+fn gate_lets_only_those_who_may_halt_and_resume() {
+    let store = MemoryStore::new(true);
+    let mut holder = TestRun::new(&store, 1);
+    assert_eq!(holder.take(Purpose::Hold), TakingEnd::Ours);
+    assert_eq!(TestRun::new(&store, 2).take(Purpose::Halt), TakingEnd::MayNotRevoke);
+    assert_eq!(holder.push(HolderMove::Advance), PushingEnd::Landed);
+    store.let_revoke(true);
+    assert_eq!(TestRun::new(&store, 3).take(Purpose::Halt), TakingEnd::Ours);
+    store.let_revoke(false);
+    assert_eq!(TestRun::new(&store, 4).take(Purpose::Resume), TakingEnd::MayNotRevoke);
+    assert_eq!(TestRun::new(&store, 5).take(Purpose::Hold), TakingEnd::Halted);
+}
+
+/// Who halts finds out whether the fence is halted, or reports that it could not; and so does who resumes.
+#[test]
+fn halt_that_is_reported_stands_whatever_replies_are_lost() {
+    for (has_gate, purpose, fates) in [false, true].into_iter().flat_map(|has_gate| {
+        [Purpose::Halt, Purpose::Resume]
+            .into_iter()
+            .flat_map(move |purpose| all_fates().map(move |fates| (has_gate, purpose, fates)))
+    }) {
+        let store = MemoryStore::new(has_gate);
+        store.let_revoke(true);
+        assert_eq!(TestRun::new(&store, 1).take(Purpose::Hold), TakingEnd::Ours);
+        if purpose == Purpose::Resume {
+            assert_eq!(TestRun::new(&store, 2).take(Purpose::Halt), TakingEnd::Ours);
+        }
+        store.expect(fates);
+        let end = TestRun::new(&store, 9).take(purpose);
+        store.expect([]);
+        store.deliver_late();
+        let now = store.read().unwrap().halt().is_some();
+        match end {
+            TakingEnd::Ours => assert_eq!(now, purpose == Purpose::Halt, "{purpose:?} {fates:?}"),
+            TakingEnd::MayBeOurs => assert!(!fates.contains(&SwapFate::Answered), "{fates:?}"),
+            other => panic!("{other:?} of {purpose:?} with {fates:?}"),
+        }
+    }
 }
 
 const FATES: [SwapFate; 4] = [SwapFate::Answered, SwapFate::AnswerLost, SwapFate::RequestLost, SwapFate::Late];

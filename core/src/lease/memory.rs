@@ -41,6 +41,8 @@ struct Contents {
     mark: Mark,
     /// Every version of the lease, in order.
     moves: Vec<Version>,
+    /// Whether the gate lets those who swap now revoke, halt and resume.
+    may_revoke: bool,
     fates: VecDeque<SwapFate>,
     late: Vec<Vec<Swap>>,
 }
@@ -62,6 +64,11 @@ impl MemoryStore {
     /// Sets the fates of the next swaps, in order. Later swaps are answered.
     pub(crate) fn expect(&self, fates: impl IntoIterator<Item = SwapFate>) {
         self.contents.borrow_mut().fates = fates.into_iter().collect();
+    }
+
+    /// Whether the gate lets those who swap from now on revoke, halt and resume.
+    pub(crate) fn let_revoke(&self, may: bool) {
+        self.contents.borrow_mut().may_revoke = may;
     }
 
     pub(crate) fn now(&self) -> Stamp {
@@ -128,7 +135,7 @@ impl MemoryStore {
 
     fn asked(&self, swaps: &[Swap]) -> LeaseAsk {
         let contents = self.contents.borrow();
-        let mut asked = LeaseAsk::default();
+        let mut asked = LeaseAsk { may_revoke: contents.may_revoke, ..LeaseAsk::default() };
         for swap in swaps {
             match contents.prepared.get(&swap.to) {
                 Some(Prepared::Lease(lease, parent, proof)) => {
@@ -222,6 +229,7 @@ impl LeaseStore for MemoryStore {
         let asked = LeaseAsk { only_asks: true, ..LeaseAsk::default() };
         match judge_lease(rules, contents.standing.as_ref(), contents.mark, &asked, &self.now()) {
             Err(Reject::LeaseHeld { by, .. }) => Ok(GateSays::Held(*by)),
+            Err(Reject::Halted { halt, .. }) => Ok(GateSays::Halted(*halt)),
             _ => Ok(GateSays::Free),
         }
     }
@@ -261,6 +269,7 @@ fn answer(reject: &Reject) -> GateAnswer {
         code,
         mark,
         holder,
+        halt: None,
         fences: None,
         now,
         sentence: Some(reject.to_string()),

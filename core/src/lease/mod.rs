@@ -22,6 +22,7 @@ pub(crate) mod judge;
 #[cfg(test)]
 mod memory;
 pub(crate) mod part;
+pub(crate) mod purpose;
 pub(crate) mod pushing;
 pub(crate) mod record;
 pub(crate) mod secret;

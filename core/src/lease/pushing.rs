@@ -23,7 +23,7 @@ impl HolderMove {
     pub fn of(next: &Lease) -> HolderMove {
         match next.state {
             LeaseState::Held => HolderMove::Advance,
-            LeaseState::Released | LeaseState::Moved => HolderMove::Release,
+            LeaseState::Released | LeaseState::Halted | LeaseState::Moved => HolderMove::Release,
         }
     }
 
@@ -344,7 +344,9 @@ impl SwapRefused {
     pub fn may_be_lost(&self) -> bool {
         match self.gate.as_ref().and_then(|gate| gate.code) {
             None => self.lease_may_have_moved,
-            Some(code) => matches!(code, Code::Stale | Code::LeaseLost | Code::LeaseRequired | Code::LeaseInvalid),
+            Some(code) => {
+                matches!(code, Code::Stale | Code::LeaseLost | Code::LeaseRequired | Code::LeaseInvalid | Code::Halted)
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
     value::{JOBS_FORMAT, LONGEST_WORDS, one_line},
 };
 use crate::{
-    FenceName, Format, Holder, Job, JobName, Jobs, LeaseId, LeaseState, Reason, Secret, TickState, Token, Ttl,
+    FenceName, Format, Halt, Holder, Job, JobName, Jobs, LeaseId, LeaseState, Reason, Secret, TickState, Token, Ttl,
     few_words, owner_name,
 };
 use jiff::Timestamp;
@@ -29,7 +29,7 @@ pub struct Lease {
     pub token: Token,
     /// The name the owner gave. Not an authenticated identity.
     pub owner: String,
-    /// Held or released.
+    /// Held, released or halted.
     pub state: LeaseState,
     /// How long the lease lasts without a heartbeat.
     pub ttl: Ttl,
@@ -61,6 +61,7 @@ impl Lease {
             (LeaseState::Held, _) => format!("held by {owner}, token {token}"),
             (LeaseState::Released, Reason::Revoked) if self.is_revocation() => format!("taken away by {owner}"),
             (LeaseState::Released, _) => format!("released by {owner} after token {token}"),
+            (LeaseState::Halted, _) => format!("halted by {owner}"),
             (LeaseState::Moved, _) => format!("leases are kept elsewhere since token {token}"),
         };
         let why = match words {
@@ -108,9 +109,15 @@ impl Lease {
         self.jobs.iter().find(|(_, job)| starts(job)).map(|(name, _)| name)
     }
 
-    /// Whether this record revokes the lease: an ownership that ends as it begins.
+    /// Whether this record ends an ownership, or a halt, and begins none: it ends as it begins.
     pub fn is_revocation(&self) -> bool {
         self.state == LeaseState::Released && self.reason == Reason::Revoked
+    }
+
+    /// The halt that this record is, if it is one.
+    pub fn halt(&self) -> Option<Halt> {
+        let Lease { owner, token, words, since, .. } = self.clone();
+        (self.state == LeaseState::Halted).then_some(Halt { by: owner, token, since, reason: words })
     }
 }
 
@@ -249,7 +256,7 @@ pub(crate) mod tests {
     #[test]
     fn record_round_trips() {
         let fence = FenceName::repo();
-        for state in [LeaseState::Held, LeaseState::Released, LeaseState::Moved] {
+        for state in [LeaseState::Held, LeaseState::Released, LeaseState::Halted, LeaseState::Moved] {
             for words in [None, Some("cron: nightly, host-3".to_owned())] {
                 let since = words.as_ref().map(|_| "2026-01-01T00:00:00Z".to_owned());
                 let lease = Lease { words, since, reason: Reason::Expired, ..lease(7, 42, state) };
@@ -318,6 +325,7 @@ pub(crate) mod tests {
         let subject = |lease: Lease| lease.message(&FenceName::repo(), None).lines().next().unwrap().to_owned();
         assert_eq!(subject(lease(1, 5, LeaseState::Held)), "repo: held by agent-1, token 5 (first)");
         assert_eq!(subject(lease(1, 5, LeaseState::Released)), "repo: released by agent-1 after token 5 (first)");
+        assert_eq!(subject(lease(1, 5, LeaseState::Halted)), "repo: halted by agent-1 (first)");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The same for every store: a store returns records and versions, and this module interprets them.
 
-use crate::{Beat, HeldBy, Jobs, Lease, LeaseState, Stamp};
+use crate::{Beat, Halt, HeldBy, Jobs, Lease, LeaseState, Stamp};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -60,7 +60,7 @@ pub struct StoredLease {
 /// Whether a lease is held, by what this machine can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Life {
-    /// It does not exist or was released.
+    /// It does not exist, was released, or is halted.
     Free,
     /// Its deadline is in the future.
     Alive,
@@ -143,6 +143,11 @@ impl LeaseSnapshot {
     /// Whether the lease was taken and not released. It may have expired.
     pub fn is_held(&self) -> bool {
         self.lease.as_ref().is_some_and(|seen| seen.lease.state == LeaseState::Held)
+    }
+
+    /// The halt, if the fence is halted.
+    pub fn halt(&self) -> Option<Halt> {
+        self.lease.as_ref()?.lease.halt()
     }
 
     /// The versions of the lease and of its beat.

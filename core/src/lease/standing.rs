@@ -1,7 +1,7 @@
 //! The current state of a lease, what a push asks of it, and how it changes.
 
 use crate::{
-    Accept, Beat, FenceEntry, FenceName, Holder, Lease, LeaseState, Mark, MarkRecord, ObjectId, Secret, Stamp,
+    Accept, Beat, FenceEntry, FenceName, Halt, Holder, Lease, LeaseState, Mark, MarkRecord, ObjectId, Secret, Stamp,
     StoppedPush, StoreFault, TickSkip, Token,
 };
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,11 @@ impl Standing {
     /// Whether its record says held. It may have expired.
     pub fn is_held(&self) -> bool {
         self.lease.state == LeaseState::Held
+    }
+
+    /// The halt, if the fence is halted.
+    pub fn halt(&self) -> Option<Halt> {
+        Some(Halt { since: Some(self.since.written()), ..self.lease.halt()? })
     }
 
     /// How long the lease is still held at `now`; `None` if released or expired.
@@ -86,7 +91,7 @@ pub struct LeaseAsk {
     pub skip: Option<TickSkip>,
     /// The secret in a push option: the proof of a holder in [`Format::OneSecret`](crate::Format::OneSecret).
     pub secret: Option<Secret>,
-    /// Whether the pusher may revoke a lease.
+    /// Whether the pusher may revoke, halt and resume a lease.
     pub may_revoke: bool,
 }
 
@@ -117,6 +122,10 @@ pub enum LeaseMove {
     Release,
     /// It is taken from its owner.
     Revoke,
+    /// Nobody gets it until it is resumed.
+    Halt,
+    /// Whoever wants it gets it again.
+    Resume,
     /// Its owner renews it.
     Renew,
 }

@@ -5,7 +5,8 @@
 //! reply means.
 
 use crate::{
-    Beat, Code, FenceName, HeldBy, Lease, LeasePart, LeaseSnapshot, Mark, Secret, StoredLease, Tick, Token, Version,
+    Beat, Code, FenceName, Halt, HeldBy, Lease, LeasePart, LeaseSnapshot, Mark, Secret, StoredLease, Tick, Token,
+    Version,
 };
 use serde::Deserialize;
 
@@ -113,6 +114,8 @@ pub struct GateAnswer {
     pub mark: Option<Mark>,
     /// Who holds the lease.
     pub holder: Option<HeldBy>,
+    /// Who halted the fence.
+    pub halt: Option<Halt>,
     /// The fences that there are, if the push named none of them.
     pub fences: Option<Vec<FenceName>>,
     /// The gate's clock, if it refused a tick that is in the future.
@@ -134,6 +137,8 @@ impl GateAnswer {
 pub enum GateSays {
     /// This holder.
     Held(HeldBy),
+    /// Nobody, and nobody gets it: it is halted.
+    Halted(Halt),
     /// Nobody.
     Free,
     /// There is no gate.

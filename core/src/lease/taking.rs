@@ -4,34 +4,11 @@
 //! [`Taking::step`] takes an answer and returns the next action. It does no IO, so the client, its tests and the model
 //! all run the same rules.
 
-use crate::{Code, GateSays, Lease, LeaseSnapshot, LeaseState, Life, Reason, Stamp, SwapRefused};
+use crate::{Code, GateSays, LeaseSnapshot, Life, Purpose, Stamp, SwapRefused};
 use std::time::Duration;
 
 /// How often to try before the lease counts as held by another, and how many lost replies to tolerate.
 pub const MOST_TRIES: u8 = 3;
-
-/// Why a lease is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    /// To hold it.
-    Hold,
-    /// To revoke it.
-    Revoke,
-}
-
-impl Purpose {
-    /// The reason and the state of a new record in the place of `before`.
-    pub fn begins(self, before: Option<&Lease>) -> (Reason, LeaseState) {
-        let reason = match (before, self) {
-            (None, _) => Reason::First,
-            (Some(before), _) if before.state != LeaseState::Held => Reason::Released,
-            (Some(_), Purpose::Hold) => Reason::Expired,
-            (Some(_), Purpose::Revoke) => Reason::Revoked,
-        };
-        let state = if self == Purpose::Revoke { LeaseState::Released } else { LeaseState::Held };
-        (reason, state)
-    }
-}
 
 /// The state of taking a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,6 +50,8 @@ struct FailedTry {
     crowded: bool,
     /// Whether a gate with another clock refused the tick: then nothing need have changed.
     by_clock: bool,
+    /// The gate did not allow it. What was read may have been outdated.
+    not_allowed: bool,
 }
 
 /// What was read of the lease, reduced to what matters for taking it.
@@ -82,6 +61,8 @@ pub struct Sight {
     pub life: Life,
     /// Whether it was taken and not released.
     pub is_held: bool,
+    /// Whether nobody gets it until it is resumed.
+    pub is_halted: bool,
     /// Whether there is a record.
     pub exists: bool,
     /// Whether its holder has seen a gate.
@@ -102,6 +83,7 @@ impl Sight {
         Sight {
             life: snapshot.life(now, skew, watched),
             is_held: snapshot.is_held(),
+            is_halted: snapshot.halt().is_some(),
             exists: snapshot.lease.is_some(),
             gate: snapshot.gate(),
             is_unchanged: before.is_some_and(|before| before.versions() == snapshot.versions()),
@@ -125,6 +107,8 @@ pub enum TakingRefusal {
     Stale,
     /// By the gate: another holder has the lease.
     Held,
+    /// By the gate: the fence is halted.
+    Halted,
     /// By the gate: another push is being settled.
     Busy,
     /// By the gate: the change is not allowed.
@@ -147,6 +131,7 @@ impl TakingRefusal {
         match gate.code {
             Some(Code::Stale) if gate.mark.is_some() => TakingRefusal::Stale,
             _ if gate.holder.is_some() => TakingRefusal::Held,
+            Some(Code::Halted) => TakingRefusal::Halted,
             Some(Code::Busy) => TakingRefusal::Busy,
             Some(Code::LeaseInvalid) if gate.now.is_some() => TakingRefusal::TickAhead,
             Some(Code::LeaseInvalid) => TakingRefusal::Invalid,
@@ -164,6 +149,8 @@ pub enum TakingAnswer {
     NothingDue,
     /// The gate says that another holds it.
     GateSaysHeld,
+    /// The gate says that it is halted.
+    GateSaysHalted,
     /// The gate says that nobody holds it.
     GateSaysFree,
     /// There is no gate.
@@ -190,6 +177,7 @@ impl From<&GateSays> for TakingAnswer {
     fn from(says: &GateSays) -> TakingAnswer {
         match says {
             GateSays::Held(_) => TakingAnswer::GateSaysHeld,
+            GateSays::Halted(_) => TakingAnswer::GateSaysHalted,
             GateSays::Free => TakingAnswer::GateSaysFree,
             GateSays::NoGate => TakingAnswer::NoGate,
         }
@@ -230,13 +218,17 @@ pub enum TakingEnd {
     TheirsAgain,
     /// There is nothing to take it for: no tick is to be started.
     NothingDue,
+    /// It is halted: nobody gets it. For a halt: it was halted already.
+    Halted,
+    /// It is not halted, so there is nothing to resume.
+    NotHalted,
     /// Nobody holds it, so there is nothing to revoke.
     NothingHeld,
     /// The store refused, although nothing had changed.
     RefusedByStore,
     /// The gate refused.
     RefusedByGate,
-    /// The gate does not let us revoke it.
+    /// The gate does not let us revoke, halt or resume it.
     MayNotRevoke,
     /// The gate is busy with another push.
     GateIsBusy,
@@ -253,7 +245,7 @@ pub enum TakingEnd {
 impl Taking {
     /// The first state and action.
     pub fn start(purpose: Purpose) -> (Taking, TakingNext) {
-        (Taking { purpose, tries_left: MOST_TRIES, stage: TakingStage::Reading(None) }, TakingNext::Read)
+        (Taking { purpose, tries_left: purpose.tries(), stage: TakingStage::Reading(None) }, TakingNext::Read)
     }
 
     /// The state and action after `answer`.
@@ -270,6 +262,14 @@ impl Taking {
             (TakingStage::AskingFirst(_) | TakingStage::AskingAfter(_), A::GateSaysHeld) => {
                 self.end(TakingEnd::TheirsByGate)
             }
+            (TakingStage::AskingFirst(_) | TakingStage::AskingAfter(_), A::GateSaysHalted) => {
+                self.end(TakingEnd::Halted)
+            }
+            // It was resumed after it was read.
+            (TakingStage::AskingFirst(sight), A::GateSaysFree) if sight.is_halted => {
+                self.try_again(FailedTry::default())
+            }
+            (TakingStage::AskingFirst(sight), A::NoGate) if sight.is_halted => self.end(TakingEnd::Halted),
             (TakingStage::AskingFirst(sight), A::GateSaysFree) => self.propose(sight),
             (TakingStage::AskingFirst(_), A::NoGate) => self.end(TakingEnd::Theirs),
             (TakingStage::AskingAfter(failed), A::GateSaysFree) => self.try_again(failed),
@@ -293,16 +293,27 @@ impl Taking {
 
     fn seen(self, before: Option<FailedTry>, sight: Sight) -> (Taking, TakingNext) {
         // If nothing has changed, nobody was faster: the swap was refused for another reason.
-        if before.is_some_and(|before| sight.is_unchanged && !before.crowded && !before.by_clock) {
-            return self.end(TakingEnd::RefusedByStore);
+        if let Some(before) = before.filter(|before| sight.is_unchanged && !before.crowded && !before.by_clock) {
+            return self.end(match self.purpose {
+                _ if before.not_allowed => TakingEnd::MayNotRevoke,
+                Purpose::Hold if sight.is_halted => TakingEnd::Halted,
+                _ => TakingEnd::RefusedByStore,
+            });
         }
         match self.purpose {
             Purpose::Revoke if !sight.is_held => self.end(TakingEnd::NothingHeld),
+            Purpose::Resume if !sight.is_halted => self.end(TakingEnd::NotHalted),
+            Purpose::Halt if sight.is_halted => self.end(TakingEnd::Halted),
+            // Never taken over. A gate is asked, so that it records who wanted it.
+            Purpose::Hold if sight.is_halted && before.is_some_and(|before| before.no_gate) => {
+                self.end(TakingEnd::Halted)
+            }
+            Purpose::Hold if sight.is_halted => self.at(TakingStage::AskingFirst(sight), TakingNext::AskGate),
             Purpose::Hold if sight.is_alive() && before.is_some_and(|before| before.no_gate) => {
                 self.end(TakingEnd::Theirs)
             }
             Purpose::Hold if sight.is_alive() => self.at(TakingStage::AskingFirst(sight), TakingNext::AskGate),
-            Purpose::Hold | Purpose::Revoke => self.propose(sight),
+            Purpose::Hold | Purpose::Revoke | Purpose::Halt | Purpose::Resume => self.propose(sight),
         }
     }
 
@@ -326,11 +337,20 @@ impl Taking {
                 self.at(TakingStage::Swapping(sent), TakingNext::ProposeAboveMark)
             }
             TakingRefusal::Held => self.end(TakingEnd::TheirsByGate),
+            TakingRefusal::Halted if self.purpose == Purpose::Revoke => self.end(TakingEnd::NothingHeld),
+            TakingRefusal::Halted => self.end(TakingEnd::Halted),
             TakingRefusal::Busy if sent.lost_answers > 0 => self.end(TakingEnd::MayBeOurs),
+            // Others write here all the time, and a halt is for them.
+            TakingRefusal::Busy if self.purpose == Purpose::Halt && self.tries_left > 1 => {
+                self.try_again(FailedTry { crowded: true, ..FailedTry::default() })
+            }
             TakingRefusal::Busy => self.end(TakingEnd::GateIsBusy),
             TakingRefusal::Invalid if self.purpose == Purpose::Revoke => self.end(TakingEnd::MayNotRevoke),
             // What we read may be outdated: try again.
-            TakingRefusal::Invalid => self.try_again(FailedTry::default()),
+            TakingRefusal::Invalid => {
+                let not_allowed = self.purpose != Purpose::Hold;
+                self.try_again(FailedTry { not_allowed, ..FailedTry::default() })
+            }
             TakingRefusal::TickAhead => self.try_again(FailedTry { by_clock: true, ..FailedTry::default() }),
             TakingRefusal::Stale | TakingRefusal::ByGate => self.end(TakingEnd::RefusedByGate),
             TakingRefusal::ByStore { crowded } => {
@@ -351,7 +371,7 @@ impl Taking {
         let tried = Taking { tries_left: self.tries_left - 1, ..self };
         match (tried.tries_left, self.purpose) {
             (0, Purpose::Hold) => tried.at(TakingStage::ReadingLast(failed), TakingNext::RestThenRead),
-            (0, Purpose::Revoke) => tried.end(TakingEnd::ChangesHands),
+            (0, Purpose::Revoke | Purpose::Halt | Purpose::Resume) => tried.end(TakingEnd::ChangesHands),
             _ => tried.at(TakingStage::Reading(Some(failed)), TakingNext::RestThenRead),
         }
     }
@@ -368,6 +388,7 @@ impl Taking {
 /// The result after the last try: others hold it, one after the other, or nobody can get it.
 fn end_of_tries(failed: FailedTry, sight: Sight) -> TakingEnd {
     match (sight.is_unchanged, failed.crowded) {
+        _ if sight.is_halted => TakingEnd::Halted,
         (false, _) if sight.exists => TakingEnd::TheirsAgain,
         (false, _) => TakingEnd::ChangesHands,
         (true, true) => TakingEnd::Crowded,

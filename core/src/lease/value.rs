@@ -139,22 +139,27 @@ pub enum LeaseState {
     Held,
     /// The owner has released it.
     Released,
+    /// Nobody has it, and nobody gets it until it is resumed.
+    Halted,
     /// The leases of the fence are kept elsewhere: the fence's mark says where.
     Moved,
 }
 
 impl LeaseState {
+    const ALL: [LeaseState; 4] = [LeaseState::Held, LeaseState::Released, LeaseState::Halted, LeaseState::Moved];
+
     /// The word in the record.
     pub fn as_str(self) -> &'static str {
         match self {
             LeaseState::Held => "held",
             LeaseState::Released => "released",
+            LeaseState::Halted => "halted",
             LeaseState::Moved => "moved",
         }
     }
 
     pub(super) fn parse(word: &str) -> Option<LeaseState> {
-        [LeaseState::Held, LeaseState::Released, LeaseState::Moved].into_iter().find(|state| state.as_str() == word)
+        LeaseState::ALL.into_iter().find(|state| state.as_str() == word)
     }
 }
 
@@ -168,7 +173,7 @@ pub enum Reason {
     Released,
     /// Its heartbeat stopped.
     Expired,
-    /// It was revoked by somebody who may.
+    /// It was revoked, halted or resumed by somebody who may.
     Revoked,
 }
 

@@ -1,7 +1,7 @@
 //! A lease in words and in JSON, the same for the client and the gate.
 
 use crate::{Reason, Token, text};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Who held a lease last, and how that ended.
@@ -32,6 +32,29 @@ impl fmt::Display for LastHolder {
         }
         write!(f, " {time}")?;
         words.as_deref().map_or(Ok(()), |words| write!(f, ": {}", text::in_quotes(words)))
+    }
+}
+
+/// Who halted a fence, as shown to those who want its lease or push to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Halt {
+    /// The name that they gave.
+    pub by: String,
+    /// The token of the halt: those below it no longer write.
+    pub token: Token,
+    /// Since when, if it is known: RFC 3339, UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "halted by {}", text::in_quotes(&self.by))?;
+        self.since.as_deref().map_or(Ok(()), |since| write!(f, " since {since}"))?;
+        self.reason.as_deref().map_or(Ok(()), |reason| write!(f, ": {}", text::in_quotes(reason)))
     }
 }
 

@@ -244,6 +244,12 @@ pub enum Event {
     /// A lease was revoked.
     #[serde(rename = "lease.revoked")]
     LeaseRevoked(LeaseLine),
+    /// A fence was halted: nobody gets its lease until it is resumed.
+    #[serde(rename = "lease.halted")]
+    LeaseHalted(LeaseLine),
+    /// A halted fence was resumed.
+    #[serde(rename = "lease.resumed")]
+    LeaseResumed(LeaseLine),
     /// A lease differs from the log: it is older than the gate, or somebody wrote to its refs on the server.
     /// From here on it counts as it was found.
     #[serde(rename = "lease.found")]
@@ -356,10 +362,10 @@ impl LeaseChange {
                 before.map(|before| before.since.age_at(&before.heard))
             }
             LeaseMove::Release => Some(self.standing.since.age_at(&self.standing.heard)),
-            LeaseMove::Revoke => before.map(|before| before.since.age_at(&self.standing.heard)),
+            LeaseMove::Revoke | LeaseMove::Halt => before.map(|before| before.since.age_at(&self.standing.heard)),
             // It expired at some time after its last heartbeat.
             LeaseMove::Grant => before.map(|before| before.since.age_at(&before.heard)),
-            LeaseMove::Advance | LeaseMove::Renew => None,
+            LeaseMove::Advance | LeaseMove::Renew | LeaseMove::Resume => None,
         };
         let line = LeaseLine {
             fence: self.fence.clone(),
@@ -375,6 +381,8 @@ impl LeaseChange {
             LeaseMove::Advance | LeaseMove::Renew => Event::LeaseAdvanced(line),
             LeaseMove::Release => Event::LeaseReleased(line),
             LeaseMove::Revoke => Event::LeaseRevoked(line),
+            LeaseMove::Halt => Event::LeaseHalted(line),
+            LeaseMove::Resume => Event::LeaseResumed(line),
         }
     }
 }

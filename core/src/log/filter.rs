@@ -54,6 +54,8 @@ impl Filter {
             | Event::LeaseAdvanced(line)
             | Event::LeaseReleased(line)
             | Event::LeaseRevoked(line)
+            | Event::LeaseHalted(line)
+            | Event::LeaseResumed(line)
             | Event::LeaseFound(line) => wanted(Some(&line.fence), Some(line.standing.lease.token)),
             Event::MarkFound(line) => wanted(Some(&line.fence), None),
             Event::TickSkipped { fence, .. } => wanted(Some(fence), None),
@@ -86,6 +88,8 @@ fn pusher_of(event: &Event) -> Option<&str> {
         | Event::LeaseAdvanced(line)
         | Event::LeaseReleased(line)
         | Event::LeaseRevoked(line)
+        | Event::LeaseHalted(line)
+        | Event::LeaseResumed(line)
         | Event::LeaseFound(line) => Some(&line.pusher),
         Event::MarkFound(line) => Some(&line.pusher),
         Event::LeaseRenewed(renewed) => Some(&renewed.who.pusher),

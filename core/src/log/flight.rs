@@ -154,14 +154,16 @@ impl InFlight {
         self.stakes.iter().find(|stake| stake.fence == *fence)?.token
     }
 
-    /// Whether this is a push of the holder in `standing`, whose lease has ended, and `asked` proposes another one.
+    /// Whether this is a push of the holder in `standing`, whose lease has ended, and `asked` proposes another one; or
+    /// halts the fence, which ends any lease.
     ///
     /// Tokens do not tell: the push carries the lease on to the very token that the successor asks for.
     pub fn is_succeeded(&self, standing: &Standing, asked: &LeaseAsk, now: &Stamp) -> bool {
         let holder = &standing.lease.id;
         let is_of_holder = self.leases.iter().any(|change| change.standing.lease.id == *holder);
         let is_of_another = asked.lease.as_ref().is_some_and(|proposal| proposal.lease.id != *holder);
-        is_of_holder && is_of_another && standing.left_at(now).is_none()
+        let halts = asked.may_revoke && asked.lease.as_ref().is_some_and(|proposal| proposal.lease.halt().is_some());
+        is_of_holder && is_of_another && (halts || standing.left_at(now).is_none())
     }
 }
 

@@ -49,7 +49,9 @@ impl State {
             Event::LeaseGranted(line)
             | Event::LeaseAdvanced(line)
             | Event::LeaseReleased(line)
-            | Event::LeaseRevoked(line) => self.move_lease(line),
+            | Event::LeaseRevoked(line)
+            | Event::LeaseHalted(line)
+            | Event::LeaseResumed(line) => self.move_lease(line),
             Event::LeaseFound(line) => self.find_lease(line),
             Event::MarkFound(line) => self.find_mark(line),
             Event::LeaseRenewed(renewed) => self.renew_lease(renewed),
@@ -194,8 +196,12 @@ mod tests {
     }
 
     fn lease_line(make: fn(LeaseLine) -> Event) -> Event {
+        lease_line_with(make, crate::LeaseState::Held)
+    }
+
+    fn lease_line_with(make: fn(LeaseLine) -> Event, state: crate::LeaseState) -> Event {
         let now = crate::Stamp { boot: String::new(), uptime_ms: 0, unix_ms: 0 };
-        let lease = crate::lease::record::tests::lease(1, 6, crate::LeaseState::Held);
+        let lease = crate::lease::record::tests::lease(1, 6, state);
         let standing =
             Standing { commit: None, parent: None, lease, since: now.clone(), heard: now, progress: None, beat: None };
         let (fence, mark, pusher) = (FenceName::repo(), Mark::default(), String::new());
@@ -230,6 +236,47 @@ mod tests {
             // A lease that appears later does not change the kind.
             let late = [&own[..], &[lease_line(make)]].concat();
             assert_eq!(kind(&fold(&late).unwrap()), Some(TokenKind::Own));
+        }
+    }
+
+    /// By its log, or by a lease that was ever granted.
+    #[test]
+    fn halt_decides_nothing_about_the_kind_of_tokens() {
+        use crate::LeaseState::{Halted, Released};
+        let halted = lease_line_with(Event::LeaseHalted, Halted);
+        let resumed = lease_line_with(Event::LeaseResumed, Released);
+        let kind = |events: &[Event]| {
+            let state = fold(events).unwrap();
+            state.fence(&FenceName::repo()).kind(&crate::Rules::for_repo())
+        };
+        let own = [settings(true), accepted(2, Some(5)), settled(2, Some(5), true)];
+        let leased = [settings(true), lease_line(Event::LeaseGranted)];
+        for (before, expected) in [
+            (&[settings(true)][..], None),
+            (&[settings(false)][..], None),
+            (&own[..], Some(TokenKind::Own)),
+            (&leased[..], Some(TokenKind::Lease)),
+        ] {
+            let mut events = before.to_vec();
+            for event in [&halted, &resumed, &halted, &lease_line_with(Event::LeaseFound, Halted), &resumed] {
+                events.push(event.clone());
+                assert_eq!(kind(&events), expected, "{events:?}");
+            }
+            events.push(lease_line(Event::LeaseGranted));
+            let then = expected.or(Some(TokenKind::Lease));
+            assert_eq!(kind(&events), then);
+        }
+    }
+
+    #[test]
+    fn halt_of_a_lease_that_is_older_than_the_gate_means_lease_tokens() {
+        use crate::{LeaseState::Halted, Reason};
+        let mut found = lease_line_with(Event::LeaseFound, Halted);
+        for (reason, expected) in [(Reason::First, None), (Reason::Revoked, Some(TokenKind::Lease))] {
+            if let Event::LeaseFound(line) = &mut found {
+                line.standing.lease.reason = reason;
+            }
+            assert_eq!(kind(&fold(&[settings(true), found.clone()]).unwrap()), expected);
         }
     }
 

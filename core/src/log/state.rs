@@ -1,11 +1,11 @@
 //! The state of all fences: the fold of the log's lines.
 
 use crate::{
-    FenceName, Heir, InFlight, KnownSettings, LeaseLine, LeaseState, Mark, MarkStanding, PushId, Renewed, Standing,
-    TokenKind,
+    FenceName, Heir, InFlight, KnownSettings, LeaseLine, LeaseState, Mark, MarkStanding, PushId, Reason, Renewed,
+    Standing, TokenKind,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of all fences of a repository.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -21,6 +21,10 @@ pub struct State {
     /// The kind of tokens that each fence takes, if decided.
     #[serde(default)]
     pub kinds: BTreeMap<FenceName, TokenKind>,
+    /// The fences whose lease was never granted: its record is a halt, or the end of one. It says nothing about the kind
+    /// of their tokens.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub never_granted: BTreeSet<FenceName>,
     /// The pushes that were admitted and not settled yet, oldest first.
     pub in_flight: Vec<InFlight>,
     /// The settings of the last push.
@@ -91,6 +95,7 @@ impl State {
 
     /// Records a lease as it was found, even if the log has a later heartbeat by a wrong clock.
     pub(super) fn find_lease(&mut self, line: &LeaseLine) {
+        let decides = self.decides_the_kind(line);
         let mut standing = line.standing.clone();
         if let Some(before) = self.leases.get(&line.fence).filter(|before| before.lease.id == standing.lease.id) {
             standing.progress.clone_from(&before.progress);
@@ -105,11 +110,27 @@ impl State {
         if let Some(flight) = self.in_flight.iter_mut().find(|flight| Some(flight.push) == line.push) {
             flight.leases.retain(|change| change.fence != line.fence);
         }
-        let is_decided = self.kinds.contains_key(&line.fence) && self.knows_kinds();
-        // A lease that has moved says nothing about the tokens that come from elsewhere.
-        if !is_decided && line.standing.lease.state != LeaseState::Moved {
+        if decides {
             self.kinds.insert(line.fence.clone(), TokenKind::Lease);
         }
+    }
+
+    /// Whether a line about a lease decides that the fence takes lease tokens.
+    fn decides_the_kind(&mut self, line: &LeaseLine) -> bool {
+        let (fence, state) = (&line.fence, line.standing.lease.state);
+        let (is_new, is_first) = (!self.leases.contains_key(fence), line.standing.lease.reason == Reason::First);
+        let is_halt = state == LeaseState::Halted && (!is_new || is_first);
+        if is_halt || (state == LeaseState::Released && self.never_granted.contains(fence)) {
+            if is_new {
+                self.never_granted.insert(fence.clone());
+            }
+            return false;
+        }
+        // Also the halt of a lease that is older than the gate.
+        self.never_granted.remove(fence);
+        let is_decided = self.kinds.contains_key(fence) && self.knows_kinds();
+        // A lease that has moved says nothing about the tokens that come from elsewhere.
+        !is_decided && state != LeaseState::Moved
     }
 
     /// Whether the lines were written by a gate that limits a fence to one kind of tokens. The first line of such
@@ -124,7 +145,8 @@ impl State {
         if !self.knows_kinds() {
             let written = self.marks.iter().filter(|(_, mark)| **mark > Mark::default());
             let own = written.map(|(fence, _)| (fence.clone(), TokenKind::Own));
-            let lease = self.leases.keys().map(|fence| (fence.clone(), TokenKind::Lease));
+            let granted = self.leases.keys().filter(|fence| !self.never_granted.contains(fence));
+            let lease = granted.map(|fence| (fence.clone(), TokenKind::Lease));
             self.kinds = own.chain(lease).chain(self.kinds.clone()).collect();
         }
         self

@@ -1,7 +1,7 @@
 //! Statistics of leases.
 
-use crate::{Code, Event, FenceName, LeaseId, LeaseLine, Reason, Renewed, Spread, Stamp, Ttl};
-use std::collections::BTreeMap;
+use crate::{Code, Event, FenceName, HealthyRuns, LeaseId, LeaseLine, LeaseState, Reason, Renewed, Spread, Stamp, Ttl};
+use std::{collections::BTreeMap, time::Duration};
 
 /// The fewest gaps between heartbeats from which to report anything.
 const ENOUGH_GAPS: u64 = 20;
@@ -23,8 +23,14 @@ pub struct LeaseTally {
     pub released: u64,
     /// Revocations.
     pub revoked: u64,
+    /// Halts.
+    pub halted: u64,
+    /// Resumptions.
+    pub resumed: u64,
     /// How long ended ownerships lasted, in microseconds.
     pub holds: Spread,
+    /// The runs of each fence that ended well.
+    pub healthy: BTreeMap<FenceName, HealthyRuns>,
     /// The time between two heartbeats of one ownership, in thousandths of its TTL.
     gaps: Spread,
     /// The last heartbeat of each fence's lease.
@@ -73,12 +79,21 @@ impl LeaseTally {
             }
             Event::LeaseReleased(line) => {
                 self.released += 1;
+                // Leases that move to another place and back are no runs.
+                if let Some(ms) = line.held_ms.filter(|_| line.standing.lease.state == LeaseState::Released) {
+                    self.healthy.entry(line.fence.clone()).or_default().add(Duration::from_millis(ms));
+                }
                 self.heartbeat(line);
             }
             Event::LeaseRevoked(line) => {
                 self.revoked += 1;
                 self.heartbeat(line);
             }
+            Event::LeaseHalted(line) => {
+                self.halted += 1;
+                self.heartbeat(line);
+            }
+            Event::LeaseResumed(_) => self.resumed += 1,
             Event::LeaseFound(line) => self.heartbeat(line),
             Event::LeaseRenewed(Renewed { fence, lease, heard, .. }) => {
                 self.renewed += 1;

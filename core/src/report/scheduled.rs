@@ -1,6 +1,6 @@
 //! Statistics of scheduled jobs. A skip is never a failure: each has a count of its own.
 
-use crate::{Event, FenceName, JobName, SkipCause, TickChange, TickState};
+use crate::{Code, Event, FenceName, JobName, Refused, SkipCause, TickChange, TickState};
 use std::collections::BTreeMap;
 
 /// How many jobs are counted. Names in skips come from outside, so there may be any number.
@@ -41,7 +41,11 @@ pub struct ScheduledTally {
 impl ScheduledTally {
     pub(crate) fn add(&mut self, event: &Event) {
         match event {
-            Event::LeaseGranted(line) | Event::LeaseReleased(line) | Event::LeaseRevoked(line) => {
+            Event::LeaseGranted(line)
+            | Event::LeaseReleased(line)
+            | Event::LeaseRevoked(line)
+            | Event::LeaseHalted(line)
+            | Event::LeaseResumed(line) => {
                 for change in &line.ticks {
                     self.change(&line.fence, change);
                 }
@@ -49,10 +53,8 @@ impl ScheduledTally {
             Event::TickSkipped { fence, skip, .. } => self.skip(fence, &skip.job, skip.found),
             _ => {}
         }
-        if let Some((fence, job)) =
-            event.refused_lease().and_then(|refused| refused.fence.as_ref().zip(refused.job.as_ref()))
-        {
-            self.skip(fence, job, SkipCause::Held);
+        if let Some(Refused { code, fence: Some(fence), job: Some(job), .. }) = event.refused_lease() {
+            self.skip(fence, job, if *code == Code::Halted { SkipCause::Halted } else { SkipCause::Held });
         }
     }
 

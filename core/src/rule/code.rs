@@ -79,6 +79,9 @@ codes! {
     /// the pusher held the lease and has lost it
     LeaseLost = "FENCE-LEASE-LOST" { remedy: "stop; to start over, acquire a new lease", of_lease: true }
 
+    /// an operator has halted the fence: nobody gets its lease, and only those who need no token write (`halt` says who, since when and why)
+    Halted = "FENCE-HALTED" { remedy: "stop; to start over, acquire a new lease when the fence has been resumed", of_lease: true }
+
     /// the change to the lease is not allowed, or the fence takes its own tokens and grants no leases
     LeaseInvalid = "FENCE-LEASE-INVALID" { remedy: "see the message", of_lease: true }
 

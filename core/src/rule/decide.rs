@@ -2,7 +2,7 @@
 
 use crate::{
     Enforcement, FenceName, Ground, LeaseAsk, LeaseChange, LeaseMove, MarkAsk, MarkChange, MarkJudged, MovedRef,
-    PlannedRef, Reject, Rules, Stamp, State, Token, TokenKind,
+    PlannedRef, Reject, Rules, Stamp, State, Token, TokenKind, lease::judge::halted,
 };
 
 /// What a push carries for one fence that it touches.
@@ -128,9 +128,14 @@ fn judge_token(state: &State, claim: &Claim<'_>) -> Result<(), Reject> {
     let fence = claim.rules.fence.clone();
     let standing = state.fence(&fence);
     let (mark, kind) = (standing.mark, standing.kind(claim.rules));
+    if claim.token.is_none() && claim.exempt && claim.lease.is_none() {
+        return Ok(());
+    }
+    if let Some(halted) = standing.lease.and_then(|lease| halted(claim.rules, lease)) {
+        return Err(halted);
+    }
     let Some(token) = claim.token else {
         return match kind {
-            _ if claim.exempt && claim.lease.is_none() => Ok(()),
             Some(TokenKind::Lease) => Err(required(claim, "the push carries no token")),
             Some(TokenKind::Own) | None => Err(Reject::Missing { fence, name: None, kind }),
         };
@@ -378,6 +383,33 @@ mod tests {
         assert!(hint(&leased(None), &any).contains("git fence run"));
         for hint in [hint(&written, &any), hint(&state(4, None), &any), hint(&leased(None), &own)] {
             assert!(!hint.contains("git fence"), "{hint}");
+        }
+    }
+
+    #[test]
+    fn halted_fence_admits_only_those_who_need_no_token() {
+        let enforce = Rules::for_repo();
+        let observe = Rules { mode: Mode::Observe, ..enforce.clone() };
+        let mut halted = leased(None);
+        halted.leases.get_mut(&FenceName::repo()).unwrap().lease = lease(9, 6, LeaseState::Halted);
+        let mut own = halted.clone();
+        own.kinds.insert(FenceName::repo(), TokenKind::Own);
+        let advance = moves_to(lease(1, 6, LeaseState::Held), Some(proof(1, 5)));
+        for (state, offered, exempt, asked, enforced, observed) in [
+            (&halted, Some(7), false, None, "FENCE-HALTED", "overruled"),
+            (&halted, None, false, None, "FENCE-HALTED", "overruled"),
+            (&halted, Some(5), false, Some(&advance), "FENCE-HALTED", "FENCE-HALTED"),
+            (&halted, None, true, None, "admit", "admit"),
+            (&halted, Some(7), true, None, "FENCE-HALTED", "overruled"),
+            (&own, Some(7), false, None, "FENCE-HALTED", "overruled"),
+            (&own, Some(3), false, None, "FENCE-HALTED", "overruled"),
+            (&own, None, true, None, "admit", "admit"),
+        ] {
+            for (rules, expected) in [(&enforce, enforced), (&observe, observed)] {
+                let claim = Claim { rules, token: offered.map(token), exempt, guarded: true, lease: asked };
+                let found = code(decide(state, &[claim], &now()));
+                assert_eq!(found, expected, "{:?} token {offered:?} exempt {exempt} {asked:?}", rules.mode);
+            }
         }
     }
 

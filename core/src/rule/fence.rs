@@ -14,6 +14,8 @@ pub struct Fence<'a> {
     pub lease: Option<&'a Standing>,
     /// Its mark in the repository, and whose write was the last, if it ever had one.
     pub written: Option<&'a MarkStanding>,
+    /// Whether that lease was ever granted, and is not only a halt or the end of one.
+    pub was_granted: bool,
     /// The kind of tokens it takes, by its log.
     pub kind: Option<TokenKind>,
     /// The admitted pushes that are not settled yet. At most one in enforce mode; observe mode keeps nobody
@@ -31,7 +33,8 @@ impl Fence<'_> {
     pub fn kind(&self, rules: &Rules) -> Option<TokenKind> {
         // Leases that are kept in a store, which the gate asks, are leases. Those that have moved elsewhere are not its own.
         let asks = rules.store.as_ref().map(|_| TokenKind::Lease);
-        let grants = self.lease.filter(|standing| standing.lease.state != LeaseState::Moved).map(|_| TokenKind::Lease);
+        let is_its_own = |standing: &&Standing| self.was_granted && standing.lease.state != LeaseState::Moved;
+        let grants = self.lease.filter(is_its_own).map(|_| TokenKind::Lease);
         asks.or(rules.tokens).or(self.kind).or(grants)
     }
 
@@ -54,6 +57,7 @@ impl State {
             mark: self.marks.get(name).copied().unwrap_or_default(),
             lease: self.leases.get(name),
             written: self.written.get(name),
+            was_granted: self.leases.contains_key(name) && !self.never_granted.contains(name),
             kind: self.kinds.get(name).copied(),
             slot: self.in_flight.iter().filter(|flight| self.is_in_the_way(flight, name)).collect(),
         }

@@ -3,7 +3,9 @@
 //! Each refusal is a variant of [`Reject`], with its message, and one arm of [`Reject::facts`].
 
 use super::hint::{self, WHO_CHANGES};
-use crate::{Code, FenceName, JobName, LeaseId, Mark, ObjectId, RefName, StoreFault, Tick, Token, TokenKind, text};
+use crate::{
+    Code, FenceName, Halt, JobName, LeaseId, Mark, ObjectId, RefName, StoreFault, Tick, Token, TokenKind, text,
+};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -177,6 +179,14 @@ pub enum Reject {
         /// Who holds it now.
         now: String,
     },
+    /// The fence is halted.
+    #[error("fence '{fence}' is {halt}")]
+    Halted {
+        /// The fence.
+        fence: FenceName,
+        /// By whom, since when and why.
+        halt: Box<Halt>,
+    },
     /// A change of the lease that is not allowed.
     #[error("the lease of fence '{fence}' was not changed: {why}")]
     LeaseInvalid {
@@ -335,6 +345,12 @@ impl Reject {
                     "nothing was written. Stop: another run may have continued from here. To start over, run  {}",
                     hint::command("acquire", fence)
                 ),
+            ),
+            Reject::Halted { fence, .. } => Facts::of(
+                Code::Halted,
+                fence,
+                "nothing was written. Stop: nobody gets the lease of this fence, and no token counts, until it is resumed. \
+                 To start over then, take a new lease or a new token",
             ),
             Reject::LeaseInvalid { fence, .. } => {
                 Facts::of(Code::LeaseInvalid, fence, "nothing was written. Use  git fence  to change leases")

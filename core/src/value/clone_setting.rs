@@ -56,8 +56,24 @@ pub const RESOURCE: CloneSetting = CloneSetting {
     meaning: "the name of the repository in the store; the same for everybody who pushes to it",
 };
 
+/// What to run when a run has lost its lease.
+pub const ON_LOST: CloneSetting = CloneSetting {
+    key: "onLost",
+    values: "a shell command",
+    default: "none",
+    meaning: "what `git fence run` runs when the lease was lost or the fence halted; `--on-lost` overrides it",
+};
+
+/// What to run when a run was skipped.
+pub const ON_SKIP: CloneSetting = CloneSetting {
+    key: "onSkip",
+    values: "a shell command",
+    default: "none",
+    meaning: "what `git fence run` runs when nothing ran, because the lease is held or the fence halted; `--on-skip` overrides it",
+};
+
 /// All of them.
-pub const CLONE_SETTINGS: &[CloneSetting] = &[OWNER, TTL, IF_HELD, STORE, RESOURCE];
+pub const CLONE_SETTINGS: &[CloneSetting] = &[OWNER, TTL, IF_HELD, ON_LOST, ON_SKIP, STORE, RESOURCE];
 
 impl CloneSetting {
     /// The full name.

@@ -3,6 +3,7 @@
 use crate::{
     commands::{
         context::{Context, LeaseArgs, Target, WaitArgs, user_at_host},
+        halting::{self, HaltArgs, Switch},
         push::{self, PushArgs},
         single::{self, Output},
         status,
@@ -11,7 +12,7 @@ use crate::{
         watching::watch,
     },
     demo::{self, DemoArgs},
-    failure::{Failure, NOT_OURS},
+    failure::{Failure, LOST, NOT_OURS},
     report::Report,
     run::{
         self, RunArgs,
@@ -79,6 +80,12 @@ enum FenceCommand {
         #[command(flatten)]
         wanted: LeaseArgs,
     },
+    /// Stop everybody who works under leases: nobody gets the lease of a halted fence until it is resumed
+    ///
+    /// A run that holds it ends its command at its next heartbeat, with exit code 75. Halting twice is harmless.
+    Halt(HaltArgs),
+    /// End a halt: whoever wants the lease can take it again
+    Resume(HaltArgs),
     /// Show who holds the lease
     Status {
         #[command(flatten)]
@@ -194,6 +201,11 @@ fn single(command: &FenceCommand, environment: Environment, interrupt: Interrupt
         Ok(context) => context,
         Err(failure) => return fail(&failure, failure.exit_code(), json, &user_at_host()),
     };
+    match command {
+        FenceCommand::Halt(args) => return switch(&context, Switch::Halt, args),
+        FenceCommand::Resume(args) => return switch(&context, Switch::Resume, args),
+        _ => {}
+    }
     // Asked before the command: afterwards its lease may be gone.
     let me = context.me(owner, &place);
     let done = match command {
@@ -209,6 +221,8 @@ fn single(command: &FenceCommand, environment: Environment, interrupt: Interrupt
         Err(failure) => {
             let code = match (&failure, command) {
                 (Failure::Lost { .. }, FenceCommand::Renew(_) | FenceCommand::Advance(_)) => NOT_OURS,
+                // Whoever pushes must stop, whether it held a lease or wanted one.
+                (Failure::Halted { .. }, FenceCommand::Push(_)) => LOST,
                 _ => failure.exit_code(),
             };
             let code = fail(&failure, code, json, &me);
@@ -218,6 +232,31 @@ fn single(command: &FenceCommand, environment: Environment, interrupt: Interrupt
             code
         }
     }
+}
+
+/// Halts or resumes fences, and prints what came of each. The exit code is that of the first that failed.
+fn switch(context: &Context, which: Switch, args: &HaltArgs) -> ExitCode {
+    let me = context.me(args.owner.as_deref(), &Target::default());
+    let fences = match halting::turn(context, which, args) {
+        Ok(fences) => fences,
+        Err(failure) => return fail(&failure, failure.exit_code(), args.json, &me),
+    };
+    let mut code = None;
+    for (fence, done) in fences {
+        match done {
+            Ok(output) => output.print(args.json, &me),
+            Err(failure) => {
+                if args.json {
+                    let mut report = in_json(&failure, failure.exit_code(), &me);
+                    report.fence = Some(fence);
+                    report.print();
+                }
+                failure.print();
+                code = code.or(Some(failure.exit_code()));
+            }
+        }
+    }
+    code.map_or(ExitCode::SUCCESS, ExitCode::from)
 }
 
 impl FenceCommand {
@@ -235,6 +274,9 @@ impl FenceCommand {
             | FenceCommand::Log { single, .. }
             | FenceCommand::Progress { single, .. } => (single.json, None, single.place.clone()),
             FenceCommand::Ticks(args) => args.caller(),
+            FenceCommand::Halt(args) | FenceCommand::Resume(args) => {
+                (args.json, args.owner.as_deref(), Target::default())
+            }
             FenceCommand::Store(store) => (store.json(), None, Target::default()),
             FenceCommand::Run(_) | FenceCommand::Demo(_) | FenceCommand::Keeper(_) => (false, None, Target::default()),
         }
@@ -253,9 +295,11 @@ impl FenceCommand {
             FenceCommand::Progress { single, text } => single::progress(context, &single.place, text),
             FenceCommand::Ticks(args) => args.run(context),
             FenceCommand::Store(store) => store.run(context),
-            FenceCommand::Run(_) | FenceCommand::Demo(_) | FenceCommand::Keeper(_) => {
-                Err(Failure::usage("not a single command", "git fence -h"))
-            }
+            FenceCommand::Run(_)
+            | FenceCommand::Demo(_)
+            | FenceCommand::Keeper(_)
+            | FenceCommand::Halt(_)
+            | FenceCommand::Resume(_) => Err(Failure::usage("not a single command", "git fence -h")),
         }
     }
 }

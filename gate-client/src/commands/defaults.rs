@@ -3,7 +3,7 @@
 use crate::{failure::Failure, git::Git, run::IfHeld};
 use clap::ValueEnum as _;
 use git_fence_core::{
-    clone_setting::{CloneSetting, IF_HELD, OWNER, RESOURCE, STORE, TTL},
+    clone_setting::{CloneSetting, IF_HELD, ON_LOST, ON_SKIP, OWNER, RESOURCE, STORE, TTL},
     owner_name, text,
 };
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ pub(crate) struct Defaults {
 
 impl Defaults {
     pub(crate) fn of(git: &Git) -> Defaults {
-        Defaults { settings: git.settings(&[], r"^fence\.(owner|ttl|ifheld|store|resource)$") }
+        Defaults { settings: git.settings(&[], r"^fence\.(owner|ttl|ifheld|onlost|onskip|store|resource)$") }
     }
 
     /// The value of a setting, if it is set. As in git, the last one counts and case does not.
@@ -43,6 +43,16 @@ impl Defaults {
     /// The name of the repository in a store.
     pub(crate) fn resource(&self) -> Option<String> {
         self.get(RESOURCE)
+    }
+
+    /// What to run when the lease was lost.
+    pub(crate) fn on_lost(&self) -> Option<String> {
+        self.get(ON_LOST)
+    }
+
+    /// What to run when nothing ran.
+    pub(crate) fn on_skip(&self) -> Option<String> {
+        self.get(ON_SKIP)
     }
 
     pub(crate) fn if_held(&self) -> Result<IfHeld, Failure> {

@@ -6,6 +6,7 @@
 pub(crate) mod cli;
 pub(crate) mod context;
 pub(crate) mod defaults;
+pub(crate) mod halting;
 mod moving;
 pub(crate) mod own;
 pub(crate) mod pre_push;

@@ -153,11 +153,12 @@ fn release_one(context: &Context, client: &Client, dir: &LeaseDir) -> Result<Out
             let what = format!("released after token {}", held.lease.token);
             Ok(Output::of(Report::new(Outcome::Released, what).under(&held, None)))
         }
-        Err(Failure::Lost { now, by, .. }) => {
+        Err(Failure::Lost { now, by, halt, .. }) => {
             current.clear(dir);
+            let code = if halt.is_some() { Code::Halted } else { Code::LeaseLost };
             let report = Report::new(Outcome::NotOurs, format!("nothing to release: {now}")).under(&held, None);
             let holder = by.map(|by| CurrentHolder::of(*by, false));
-            Ok(Output::of(Report { code: Some(Code::LeaseLost), holder, ..report }))
+            Ok(Output::of(Report { code: Some(code), holder, halt: halt.map(|halt| *halt), ..report }))
         }
         Err(other) => Err(other),
     }
@@ -220,12 +221,13 @@ pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Outp
     let (_, history) = LeaseHome::open(&client, home(&client.local), false)?.read_for_people(most)?;
     let entries = history.iter().map(LogEntry::of).collect();
     let after = [None].into_iter().chain(history.iter().map(Some));
+    let before = history.iter().skip(1).map(Some).chain([None]);
     let prose: Vec<String> = history
         .iter()
-        .zip(after)
-        .map(|(seen, after)| {
+        .zip(after.zip(before))
+        .map(|(seen, (after, before))| {
             let (lease, owner) = (&seen.lease, text::in_quotes(&seen.lease.owner));
-            let what = what_happened(lease, after.map(|after| &after.lease));
+            let what = what_happened(lease, before.map(|before| &before.lease), after.map(|after| &after.lease));
             format!("{:>8}  {}  {owner} {what}", lease.token, seen.time)
         })
         .collect();
@@ -234,12 +236,16 @@ pub(crate) fn log(context: &Context, place: &Target, most: usize) -> Result<Outp
 }
 
 /// What an owner did with the lease, and how it got it unless the lease had been released.
-fn what_happened(lease: &Lease, after: Option<&Lease>) -> String {
+fn what_happened(lease: &Lease, before: Option<&Lease>, after: Option<&Lease>) -> String {
     if lease.is_revocation() {
-        return format!("revoked it{}", in_words(lease));
+        let verb = if before.is_some_and(|before| before.halt().is_some()) { "resumed" } else { "revoked" };
+        return format!("{verb} it{}", in_words(lease));
+    }
+    if lease.halt().is_some() {
+        return format!("halted it{}", in_words(lease));
     }
     let did = match (lease.state, after.map(|after| after.reason)) {
-        (LeaseState::Released, _) => "held it and released it",
+        (LeaseState::Released | LeaseState::Halted, _) => "held it and released it",
         (LeaseState::Moved, _) => "moved the leases of this fence elsewhere",
         (LeaseState::Held, None) => "holds it",
         (LeaseState::Held, Some(Reason::Expired)) => "held it until it expired",

@@ -16,16 +16,19 @@ use crate::{
     },
 };
 use git_fence_core::{
-    FenceName, HeldBy, LastHolder, Lease, LeaseSnapshot, LeaseState, LeaseStore as _, Life, Reason, Stamp, StorePlace,
-    StoredLease, free_in_words, held_in_words, text,
+    Code, FenceName, Halt, HeldBy, LastHolder, Lease, LeaseSnapshot, LeaseState, LeaseStore as _, Life, Reason, Stamp,
+    StorePlace, StoredLease, free_in_words, held_in_words, text,
 };
 use std::time::Duration;
+
+/// How far back to look for who held a lease last.
+const MOST_LOOKED_AT: usize = 4;
 
 /// What the remote shows of a lease.
 struct Sighting {
     seen: LeaseSnapshot,
-    /// The ownership before.
-    before: Option<Lease>,
+    /// The records before, newest first.
+    before: Vec<Lease>,
     /// Whether the remote has a gate, if it is known.
     gate: Option<bool>,
     /// The store in which it is kept.
@@ -37,9 +40,10 @@ struct Sighting {
 pub(crate) fn status(context: &Context, place: &Target) -> Result<Output, Failure> {
     let client = context.client(place)?;
     let sighting = Sighting::of(context, &client)?;
-    let (report, head, mut lines) = match sighting.holder() {
-        Some(by) => held(context, &client, &sighting, by),
-        None => free(&client, &sighting),
+    let (report, head, mut lines) = match (sighting.seen.halt(), sighting.holder()) {
+        (Some(halt), _) => halted(&client, halt),
+        (None, Some(by)) => held(context, &client, &sighting, by),
+        (None, None) => free(&client, &sighting),
     };
     if let Some(StorePlace { store, resource }) = &sighting.place {
         lines.push(format!("store      {store}"));
@@ -53,12 +57,12 @@ pub(crate) fn status(context: &Context, place: &Target) -> Result<Output, Failur
 impl Sighting {
     fn of(context: &Context, client: &Client) -> Result<Sighting, Failure> {
         let store = LeaseHome::open(client, home(&client.local), false)?;
-        let (seen, history) = store.read_for_people(2)?;
+        let (seen, history) = store.read_for_people(MOST_LOOKED_AT)?;
         let gate = match store.place() {
             None => gate_of(context, client, &seen)?,
             Some(_) => remembered_gate(client),
         };
-        let before = history.into_iter().nth(1).map(|before| before.lease);
+        let before = history.into_iter().skip(1).map(|before| before.lease).collect();
         let (place, now) = (store.place().cloned(), store.by_its_clock(client.clock.now()));
         Ok(Sighting { seen, before, gate, place, now })
     }
@@ -69,7 +73,7 @@ impl Sighting {
         self.seen.held_by(&self.now).filter(|_| is_alive)
     }
 
-    /// Who held it last. Whoever revoked it has never held it.
+    /// Who held it last. Whoever revoked, halted or resumed it has never held it.
     fn last(&self) -> Option<LastHolder> {
         let StoredLease { lease, time, .. } = self.seen.lease.as_ref()?;
         let Lease { owner, token, .. } = lease.clone();
@@ -82,7 +86,12 @@ impl Sighting {
         if !lease.is_revocation() {
             return Some(released);
         }
-        let Lease { owner, token, .. } = self.before.clone()?;
+        let is_ownership = |lease: &&Lease| !lease.is_revocation() && lease.state != LeaseState::Halted;
+        let Lease { owner, token, state, .. } = self.before.iter().find(is_ownership)?.clone();
+        // One that was released before, and the fence halted and resumed since then.
+        if state != LeaseState::Held {
+            return Some(LastHolder { owner, token, ..released });
+        }
         let (by, words) = (Some(released.owner), lease.words.clone());
         Some(LastHolder { owner, token, reason: Reason::Revoked, by, words, time: released.time })
     }
@@ -110,6 +119,15 @@ fn held(context: &Context, client: &Client, sighting: &Sighting, by: HeldBy) -> 
     }
     report.holder = Some(CurrentHolder::of(by, is_mine));
     (report, head, lines)
+}
+
+fn halted(client: &Client, halt: Halt) -> (Report, String, Vec<String>) {
+    let since = halt.since.iter().map(|since| format!("since      {since}"));
+    let why = halt.reason.iter().map(|reason| format!("reason     {}", text::in_quotes(reason)));
+    let lines = since.chain(why).chain(["lease      nobody gets it until  git fence resume".to_owned()]).collect();
+    let report = Report::new(Outcome::Halted, format!("fence '{}'  {halt}", client.fence)).about(client);
+    let head = Halt { since: None, reason: None, ..halt.clone() }.to_string();
+    (Report { halt: Some(halt), code: Some(Code::Halted), ..report }, head, lines)
 }
 
 fn free(client: &Client, sighting: &Sighting) -> (Report, String, Vec<String>) {

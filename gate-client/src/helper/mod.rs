@@ -369,9 +369,10 @@ fn report_failure(failure: &Failure, dir: &LeaseDir, updates: &[Update]) -> Vec<
     } else {
         failure.print();
     }
+    let code = failure.code().unwrap_or(Code::LeaseLost);
     let why = |nth: usize| match (is_lost, nth) {
-        (true, 0) => format!("{} {failure}", Code::LeaseLost),
-        (true, _) => Code::LeaseLost.to_string(),
+        (true, 0) => format!("{code} {failure}"),
+        (true, _) => code.to_string(),
         (false, _) => failure.to_string(),
     };
     let is_among = |refs: &[String], update: &Update| refs.iter().any(|name| *name == *update.to.to_string_lossy());

@@ -86,7 +86,7 @@ pub(crate) enum TakenBy {
     Push,
     /// `run` gives it back when its command has ended.
     Run,
-    /// `revoke` ends somebody else's.
+    /// `revoke` ends somebody else's, `halt` and `resume` say whether anybody may have one.
     Revoke,
     /// `ticks forget` and `ticks reschedule` give it back.
     Ticks,

@@ -3,6 +3,7 @@
 //! Called by the commands, by `run` and by the helper. Core decides what to do next; the modules here ask the store, act on
 //! its answers, and keep the local state of the lease on disk. They know nothing about git objects and refs.
 
+pub(crate) mod ending;
 mod facts;
 pub(crate) mod heartbeat;
 pub(crate) mod held;

@@ -40,6 +40,7 @@ impl Client {
                     if let Some(gate) = &refused.gate {
                         return Err(match gate.code {
                             Some(Code::LeaseLost | Code::Stale) => self.lost(&store.read()?),
+                            Some(Code::Halted) => self.lost(&store.read()?).by_halt(gate.halt.as_ref()),
                             _ => self.refused_by(gate, &refused.said),
                         });
                     }

@@ -10,14 +10,13 @@ use crate::{
         jobs::{Clocks, JobsAsk},
     },
     random,
-    run::watch::note,
     store::{
         home::{LeaseHome, TAKEN_MEANWHILE},
         remote::remembered_gate,
     },
 };
 use git_fence_core::{
-    Ahead, Beat, Due, Format, GateSays, HeldBy, JobName, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore,
+    Ahead, Beat, Due, Format, GateSays, Halt, HeldBy, JobName, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore,
     MOST_TRIES, Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd,
     TakingNext, TakingRefusal, Token, Ttl, next_token,
 };
@@ -83,33 +82,12 @@ impl Client {
         }
     }
 
-    /// Revokes the lease. Returns the revoked record; none if nobody held it.
-    pub(crate) fn revoke(&self, request: &LeaseRequest) -> Result<Option<Lease>, Failure> {
-        let (end, taker) = self.take(request, Purpose::Revoke)?;
-        let theirs = taker.seen.lease.clone().map(|seen| seen.lease);
-        let barrier = taker.barrier_if(end);
-        match end {
-            TakingEnd::NothingHeld => Ok(None),
-            TakingEnd::ChangesHands => Err(self.busy("the lease keeps changing hands")),
-            end => match taker.taken(end)? {
-                Taken::Ours(dir) => {
-                    dir.remove();
-                    if let Err(failure) = barrier {
-                        note(&format!(
-                            "revoked in the store; a push in flight may still land: {}",
-                            failure.in_one_line()
-                        ));
-                    }
-                    Ok(theirs)
-                }
-                Taken::Theirs(by, _) => Err(Failure::Held { fence: self.fence.clone(), by: Box::new(by) }),
-                Taken::NothingDue(_) => Ok(None),
-            },
-        }
-    }
-
     /// Does what [`Taking`] says until it has ended.
-    fn take<'a>(&'a self, request: &'a LeaseRequest, purpose: Purpose) -> Result<(TakingEnd, Taker<'a>), Failure> {
+    pub(super) fn take<'a>(
+        &'a self,
+        request: &'a LeaseRequest,
+        purpose: Purpose,
+    ) -> Result<(TakingEnd, Taker<'a>), Failure> {
         let mut taker = Taker::new(self, request, purpose)?;
         let (mut taking, mut next) = Taking::start(purpose);
         loop {
@@ -129,20 +107,21 @@ impl Client {
 }
 
 /// The state of the loop around [`Taking`].
-struct Taker<'a> {
+pub(super) struct Taker<'a> {
     client: &'a Client,
     request: &'a LeaseRequest,
     purpose: Purpose,
     /// The record that is being tried for.
-    attempt: Attempt<'a>,
+    pub(super) attempt: Attempt<'a>,
     /// What was read last, when, and for how long its beat has been unchanged.
-    seen: LeaseSnapshot,
+    pub(super) seen: LeaseSnapshot,
     now: Stamp,
     watched: Duration,
     /// What the last answers said.
     by: Option<HeldBy>,
+    pub(super) halt: Option<Halt>,
     refused: SwapRefused,
-    why: String,
+    pub(super) why: String,
     not_sent: Option<Failure>,
     /// What is due, and how far the gate's clock is ahead of ours, if it has said so.
     due: Option<Due>,
@@ -151,11 +130,11 @@ struct Taker<'a> {
 
 /// One try: the new lease, its directory and its store. The directory is removed unless the lease was taken, or may
 /// have been: then this clone knows it again.
-struct Attempt<'a> {
-    id: LeaseId,
+pub(super) struct Attempt<'a> {
+    pub(super) id: LeaseId,
     master: Secret,
-    dir: LeaseDir,
-    store: LeaseHome<'a>,
+    pub(super) dir: LeaseDir,
+    pub(super) store: LeaseHome<'a>,
     may_be_ours: bool,
 }
 
@@ -187,6 +166,7 @@ impl<'a> Taker<'a> {
             now: client.clock.now(),
             watched: Duration::ZERO,
             by: None,
+            halt: None,
             refused: SwapRefused::default(),
             why: String::new(),
             not_sent: None,
@@ -207,7 +187,10 @@ impl<'a> Taker<'a> {
         if self.due.as_ref().is_some_and(|due| !matches!(due, Due::Start(_))) {
             return Ok(TakingAnswer::NothingDue);
         }
-        Ok(TakingAnswer::Seen(Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched)))
+        let mut sight = Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched);
+        // A halt whose barrier is not up is made once more: that puts it up.
+        sight.is_halted &= self.purpose != Purpose::Halt || !store.barrier_is_due()?;
+        Ok(TakingAnswer::Seen(sight))
     }
 
     /// The clocks by which ticks are due: the store's, or the gate's where it has told us, and ours.
@@ -237,16 +220,19 @@ impl<'a> Taker<'a> {
     fn ask_gate(&mut self) -> Result<TakingAnswer, Failure> {
         let says = self.attempt.store.ask_gate(&self.request.owner)?;
         let answer = TakingAnswer::from(&says);
-        if let GateSays::Held(by) = says {
-            self.by = Some(by);
+        match says {
+            GateSays::Held(by) => self.by = Some(by),
+            GateSays::Halted(halt) => self.halt = Some(halt),
+            GateSays::Free | GateSays::NoGate => {}
         }
         Ok(answer)
     }
 
     /// Makes the record and its first beat, and swaps them in.
     fn propose(&mut self) -> Result<TakingAnswer, Failure> {
-        let last = self.seen.lease.as_ref().map(|seen| seen.lease.token);
-        let held = self.prepare(next_token(last, self.attempt.store.highest()?).ok_or_else(used_up)?)?;
+        let last = self.seen.lease.as_ref().map(|seen| &seen.lease);
+        let token = self.purpose.token(last, self.attempt.store.highest()?).ok_or_else(used_up)?;
+        let held = self.prepare(token)?;
         let sent = self.client.clock.now();
         let store = &self.attempt.store;
         let beat = self.client.beat_of(&held, None, self.seen.gate(), &store.by_its_clock(sent.clone()));
@@ -311,6 +297,7 @@ impl<'a> Taker<'a> {
             let (theirs, ours) = (now.seconds().saturating_mul(1000), self.client.clock.now().unix_ms);
             self.gate_ahead_ms = i64::try_from(theirs).unwrap_or(i64::MAX).saturating_sub_unsigned(ours);
         }
+        self.halt = refused.gate.as_ref().and_then(|gate| gate.halt.clone());
         self.refused = refused;
         TakingAnswer::Refused(refusal)
     }
@@ -366,7 +353,7 @@ impl<'a> Taker<'a> {
     }
 
     /// If the lease was taken: puts up the barrier that is due where another holder was overtaken. Returns whether one was.
-    fn barrier_if(&self, end: TakingEnd) -> Result<bool, Failure> {
+    pub(super) fn barrier_if(&self, end: TakingEnd) -> Result<bool, Failure> {
         let (TakingEnd::Ours, LeaseHome::Store(store)) = (end, &self.attempt.store) else { return Ok(false) };
         let Attempt { dir, .. } = &self.attempt;
         let (held, pulse) = (dir.held()?, dir.pulse()?);
@@ -383,7 +370,7 @@ impl<'a> Taker<'a> {
     }
 
     /// What the end means.
-    fn taken(mut self, end: TakingEnd) -> Result<Taken, Failure> {
+    pub(super) fn taken(mut self, end: TakingEnd) -> Result<Taken, Failure> {
         let client = self.client;
         match end {
             TakingEnd::Ours => {
@@ -403,7 +390,11 @@ impl<'a> Taker<'a> {
                 }
                 None => self.theirs(None, None),
             },
-            TakingEnd::ChangesHands | TakingEnd::NothingHeld => self.theirs(None, None),
+            TakingEnd::ChangesHands | TakingEnd::NothingHeld | TakingEnd::NotHalted => self.theirs(None, None),
+            TakingEnd::Halted => match self.halt.take().or_else(|| self.seen.halt()) {
+                Some(halt) => Err(client.halted(halt)),
+                None => Err(client.refused(&self.refused)),
+            },
             TakingEnd::GateIsBusy => Err(client.busy(BUSY)),
             TakingEnd::Crowded => Err(client.busy(self.refused.why.join("; "))),
             TakingEnd::RefusedByStore => Err(client.refused(&self.refused)),
@@ -411,7 +402,7 @@ impl<'a> Taker<'a> {
                 Some(gate) => client.refused_by(gate, &self.refused.said),
                 None => client.refused(&self.refused),
             }),
-            TakingEnd::MayNotRevoke => Err(client.may_not_revoke()),
+            TakingEnd::MayNotRevoke => Err(client.may_not(self.purpose.verb())),
             TakingEnd::MayBeOurs => {
                 self.attempt.may_be_ours = true;
                 Err(may_be_ours(self.request.ttl, &self.why))

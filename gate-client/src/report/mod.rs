@@ -13,8 +13,8 @@ use crate::{
     lease::held::HeldLease,
 };
 use git_fence_core::{
-    Code, FenceName, HeldBy, Job, JobName, LastHolder, Lease, LeaseId, Reason, StoreCheckStep, StoreClock, StorePlace,
-    Tick, Token,
+    Code, FenceName, Halt, HeldBy, Job, JobName, LastHolder, Lease, LeaseId, Reason, StoreCheckStep, StoreClock,
+    StorePlace, Tick, Token,
 };
 use outcome::Outcome;
 use serde::Serialize;
@@ -57,6 +57,9 @@ pub(crate) struct Report {
     /// Who held it last, if nobody holds it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last: Option<LastHolder>,
+    /// Who halted the fence, if it is halted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) halt: Option<Halt>,
     /// How long my lease is still good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expires_in_ms: Option<u64>,
@@ -135,6 +138,7 @@ impl Report {
             owner: String::new(),
             holder: None,
             last: None,
+            halt: None,
             expires_in_ms: None,
             retryable: false,
             message: message.into(),
@@ -171,6 +175,7 @@ impl Report {
         self.exit_code = Some(failure.exit_code());
         self.fence = failure.fence().cloned().or(self.fence.take());
         self.holder = failure.holder().or(self.holder.take());
+        self.halt = failure.halt().or(self.halt.take());
         self.retryable = failure.is_retryable();
         self.message = failure.in_one_line();
         self.hint = Some(failure.hint());

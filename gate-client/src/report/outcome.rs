@@ -34,6 +34,10 @@ outcomes! {
     NotOurs = "not-ours"
     /// `revoke`: the lease was taken from its holder
     Revoked = "revoked"
+    /// `resume`: the fence is not halted any more
+    Resumed = "resumed"
+    /// `resume`: the fence was not halted, so nothing was changed
+    NotHalted = "not-halted"
     /// `progress`: noted; the next heartbeat tells the remote
     Noted = "noted"
     /// `ticks`: the scheduled jobs are in `jobs`
@@ -76,6 +80,8 @@ outcomes! {
     Interrupted = "interrupted"
     /// the lease was lost: another run may have continued the work
     Lost = "lost"
+    /// the fence is halted: nobody gets its lease until it is resumed; `halt` says who, since when and why. `run`: nothing ran, or the command was stopped (exit code 75)
+    Halted = "halted"
     /// `run`: stopped by `--stall-after`
     Stalled = "stalled"
     /// `run`: stopped by `--max-hold`

@@ -189,7 +189,7 @@ impl Watch {
 
 /// Takes the first free one. An unreachable remote never counts as held.
 fn try_each(clients: &[Client], request: &LeaseRequest, stop: &Arc<AtomicBool>) -> Result<FirstFree, Failure> {
-    let (mut held, mut failed) = (None, None::<Failure>);
+    let (mut held, mut halted, mut failed) = (None, None::<Failure>, None::<Failure>);
     for client in clients {
         match bounded(client, stop).acquire(request) {
             Ok(Taken::Ours(dir)) => {
@@ -201,13 +201,15 @@ fn try_each(clients: &[Client], request: &LeaseRequest, stop: &Arc<AtomicBool>) 
             Ok(Taken::Theirs(by, ahead)) => held = held.or(Some((client.clone(), by, ahead))),
             // A schedule has one fence of one remote.
             Ok(Taken::NothingDue(due)) => return Ok(FirstFree::NothingDue(client.clone(), due)),
+            Err(failure @ Failure::Halted { .. }) => halted = halted.or(Some(failure)),
             Err(failure) => failed = failed.or(Some(failure)),
         }
     }
-    match (failed, held) {
-        (Some(failure), _) => Err(failure),
-        (None, Some((client, by, ahead))) => Ok(FirstFree::AllHeld(client, by, ahead)),
-        (None, None) => Err(Failure::usage("no fence given", "git fence run -- CMD")),
+    match (failed, held, halted) {
+        (Some(failure), _, _) => Err(failure),
+        (None, Some((client, by, ahead)), _) => Ok(FirstFree::AllHeld(client, by, ahead)),
+        (None, None, Some(failure)) => Err(failure),
+        (None, None, None) => Err(Failure::usage("no fence given", "git fence run -- CMD")),
     }
 }
 

@@ -5,6 +5,7 @@
 //! it when the lease is lost or `run` dies. Called by the command line; the helper finds its lease with [`inside`].
 
 pub(crate) mod acquiring;
+pub(crate) mod alert;
 pub(crate) mod child;
 pub(crate) mod inside;
 pub(crate) mod keeper;
@@ -30,6 +31,7 @@ use crate::{
     report::{CurrentHolder, Report, outcome::Outcome},
     run::{
         acquiring::Wait,
+        alert::Alert,
         session::Session,
         starter::Starter,
         ticks::{TickArgs, next_of, nothing_to_do},
@@ -37,7 +39,7 @@ use crate::{
     },
 };
 use clap::{Args, ValueEnum};
-use git_fence_core::{Code, Due, HeldBy};
+use git_fence_core::{Code, Due, FenceName, Halt, HeldBy};
 use git_fence_system::{
     colours::say,
     signals::{listen, termination_signals},
@@ -93,6 +95,13 @@ pub(crate) struct RunArgs {
     /// The exit code of a skipped run
     #[arg(short = 'E', long = "skip-code", value_name = "CODE", default_value_t = 0)]
     skip_code: u8,
+    /// Run this shell command when the lease was lost or the fence halted: at most 10 s, with the outcome as JSON on
+    /// standard input. It never changes the exit code [default: fence.onLost, or none]
+    #[arg(long, value_name = "CMD")]
+    on_lost: Option<String>,
+    /// The same when nothing ran, because the lease is held or the fence halted [default: fence.onSkip, or none]
+    #[arg(long, value_name = "CMD")]
+    on_skip: Option<String>,
     /// Write the outcome of the run to this file, as JSON
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
@@ -137,6 +146,9 @@ pub(crate) fn run(context: &Context, args: &RunArgs, starter: Starter) -> ExitCo
     }
     if args.json {
         report.print_after(report.held_ms.is_some());
+    }
+    if let Some(alert) = Alert::on(&report) {
+        alert.send(args, context, &report);
     }
     ExitCode::from(code)
 }
@@ -224,6 +236,17 @@ impl RunArgs {
         if let Due::AlreadyDone { job, .. } = due {
             report.tick = Some(job.tick);
         }
+        if !self.quiet {
+            note(&report.message);
+        }
+        self.skip_code
+    }
+
+    /// The fence is halted, which is not a failure either. Nobody knows for how long, so it is not waited for.
+    fn skip_halted(&self, report: &mut Report, remote: String, fence: FenceName, halt: Halt) -> u8 {
+        report.message = format!("halted: nothing ran, because fence '{fence}' is {halt}");
+        (report.outcome, report.code) = (Outcome::Halted, Some(Code::Halted));
+        (report.fence, report.remote, report.halt) = (Some(fence), Some(remote), Some(halt));
         if !self.quiet {
             note(&report.message);
         }

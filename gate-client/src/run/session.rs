@@ -39,7 +39,14 @@ impl Session<'_> {
         // The exit code of the tick before, if this run catches up.
         let mut before = None;
         loop {
-            match take_first_free(&self.clients, &request, self.wait, &self.events, &self.stop)? {
+            let taken = match take_first_free(&self.clients, &request, self.wait, &self.events, &self.stop) {
+                Err(Failure::Halted { remote, fence, halt }) if self.if_held != IfHeld::Fail => {
+                    let skip = || self.args.skip_halted(report, remote, fence, *halt);
+                    return Ok(before.unwrap_or_else(skip));
+                }
+                taken => taken?,
+            };
+            match taken {
                 FirstFree::Ours(client, dir) => {
                     let is_late = started(&request.jobs, &dir.held()?.lease.jobs).is_some_and(|(_, job)| job.late);
                     request.jobs.ends_now(&client.clock.now());
@@ -122,7 +129,8 @@ fn told_before(failure: Failure, is_told: bool, report: &mut Report) -> Result<u
         return Err(failure);
     }
     report.fail(&failure);
-    note(&format!("the run ends with exit code {LOST}, because its push found the lease lost"));
+    let how = if failure.halt().is_some() { "the fence halted" } else { "the lease lost" };
+    note(&format!("the run ends with exit code {LOST}, because its push found {how}"));
     Ok(LOST)
 }
 

@@ -115,6 +115,11 @@ fn verdict_in(stderr: &[u8]) -> Option<GateAnswer> {
         by.progress = by.progress.as_deref().and_then(few_words);
         by.since = by.since.take().filter(|time| is_time(time));
     }
+    if let Some(halt) = &mut verdict.halt {
+        halt.by = owner_name(&halt.by).unwrap_or_else(|| "somebody".to_owned());
+        halt.reason = halt.reason.as_deref().and_then(few_words);
+        halt.since = halt.since.take().filter(|time| is_time(time));
+    }
     let sentence = said.lines().filter_map(|line| line.trim().strip_prefix("remote: error: FENCE-")).next_back();
     verdict.sentence = sentence.map(|text| format!("FENCE-{}", text::one_line(text.trim().as_bytes(), 300)));
     Some(verdict)

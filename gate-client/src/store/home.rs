@@ -43,6 +43,8 @@ pub(crate) struct StoreLeases<'a> {
     pub(crate) remote: RemoteRefs<'a>,
     /// The mark as it was last seen.
     mark: RefCell<Option<StoredMark>>,
+    /// The mark that a barrier has replaced.
+    overtaken: RefCell<Option<MarkRecord>>,
 }
 
 impl<'a> LeaseHome<'a> {
@@ -55,7 +57,8 @@ impl<'a> LeaseHome<'a> {
                 let gate = gate || remembered_gate(client) == Some(true);
                 let remote = RemoteRefs::open(client, objects, gate)?;
                 let engine = EngineLeases::open(client, program)?;
-                let store = StoreLeases { client, program, engine, remote, mark: RefCell::default() };
+                let (mark, overtaken) = (RefCell::default(), RefCell::default());
+                let store = StoreLeases { client, program, engine, remote, mark, overtaken };
                 Ok(LeaseHome::Store(Box::new(store)))
             }
         }
@@ -164,6 +167,24 @@ impl<'a> LeaseHome<'a> {
         }
     }
 
+    /// Whether a holder was overtaken whose push may still be on its way.
+    pub(crate) fn barrier_is_due(&self) -> Result<bool, Failure> {
+        match self {
+            LeaseHome::Remote(_) => Ok(false),
+            LeaseHome::Store(store) => Ok(store.engine.last_seen()?.is_some_and(|entry| entry.barrier.is_some())),
+        }
+    }
+
+    /// Whether the barrier that was put up has found that `lease` had written with its last token. Of a lease in the remote
+    /// it is known without one: that token moves on with each write.
+    pub(crate) fn has_written(&self, lease: &Lease) -> bool {
+        let LeaseHome::Store(store) = self else { return false };
+        let overtaken = store.overtaken.borrow();
+        overtaken.as_ref().is_some_and(|mark| {
+            mark.token == lease.token.into() && mark.by.as_ref().is_some_and(|by| by.lease == lease.id)
+        })
+    }
+
     /// The store, and the repository's name in it; none if the lease is in the remote.
     pub(crate) fn place(&self) -> Option<&StorePlace> {
         match self {
@@ -177,8 +198,8 @@ impl StoreLeases<'_> {
     fn read_to_take(&self, owner: &str, purpose: Purpose) -> Result<LeaseSnapshot, Failure> {
         let entry = self.engine.entry()?;
         let mark = match self.find_or_claim(entry.as_ref(), owner) {
-            // A lease can be revoked although the remote cannot be reached.
-            Err(failure) if purpose == Purpose::Revoke && failure.is_unreachable() && entry.is_some() => None,
+            // A lease can be revoked or halted although the remote cannot be reached.
+            Err(failure) if purpose != Purpose::Hold && failure.is_unreachable() && entry.is_some() => None,
             found => Some(found?),
         };
         *self.mark.borrow_mut() = mark;
@@ -279,7 +300,10 @@ impl StoreLeases<'_> {
             sent.push(next.at.clone());
             let mut refused_by_gate = None;
             match self.remote.swap(&[swap])? {
-                Swapped::Won => return Ok(next),
+                Swapped::Won => {
+                    *self.overtaken.borrow_mut() = Some(now.record);
+                    return Ok(next);
+                }
                 Swapped::NotSent(failure) => return Err(failure),
                 Swapped::Unknown { why: unknown } => why = unknown,
                 Swapped::Refused(refused) => {

@@ -188,6 +188,7 @@ impl<'a> RemoteRefs<'a> {
         let client = self.client;
         let says = |verdict: GateAnswer, said: &[String]| match verdict {
             GateAnswer { holder: Some(by), .. } => Ok(GateSays::Held(by)),
+            GateAnswer { halt: Some(halt), .. } => Ok(GateSays::Halted(halt)),
             GateAnswer { code: Some(Code::LeaseInvalid), fences: None, .. } => Ok(GateSays::Free),
             other => Err(client.refused_by(&other, said)),
         };

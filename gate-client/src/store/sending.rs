@@ -9,7 +9,7 @@ use crate::{
     },
     surroundings::GitSettings as _,
 };
-use git_fence_core::{FenceName, LeasePart, ObjectId};
+use git_fence_core::{FenceName, LeasePart, ObjectId, RefName};
 use git_fence_system::env;
 use std::{
     collections::HashMap,
@@ -220,4 +220,16 @@ pub(crate) fn plain_push(git: &Git, options: &[OsString]) -> Command {
         git.environment.set_last("push.pushOption", option);
     }
     git.command(["push", "--porcelain", "--no-verify", "--recurse-submodules=no"])
+}
+
+/// The fences of which a remote shows a lease or a mark: one connection.
+pub(crate) fn fences_in(git: &Git, remote: &Remote, how: &How) -> Result<Vec<FenceName>, Failure> {
+    let mut list = git.command(["ls-remote", "--refs"]);
+    list.args(&remote.route.upload_pack).arg("--").arg(&remote.url).arg("refs/fence/*");
+    let ran = run(&mut list, how).map_err(Failure::CannotRunGit)?;
+    if !ran.status.success() {
+        return Err(Failure::unheard(&remote.name, &ran, Denial::Access));
+    }
+    let fence = |line: &str| Some(LeasePart::in_name(&RefName::new(line.split_once('\t')?.1))?.0);
+    Ok(String::from_utf8_lossy(&ran.stdout).lines().filter_map(fence).collect())
 }

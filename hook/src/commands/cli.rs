@@ -8,7 +8,9 @@ use crate::{
         login,
         mode::{self, ModeArgs, plan::WantedMode},
         operator::{
-            self, OperatorArgs, repair, revoke,
+            self, OperatorArgs,
+            halt::{self, HaltArgs, Switch},
+            repair, revoke,
             tokens::{self, KindArg},
         },
         stats::{self, StatsArgs},
@@ -87,6 +89,12 @@ enum HookCommand {
     Evict(OperatorArgs),
     /// Revoke a lease, so that another client can acquire it
     Revoke(OperatorArgs),
+    /// Stop everybody who works under leases: nobody gets the lease of a halted fence until it is resumed
+    ///
+    /// The push that is in flight is waited for, and ended if it hangs. Halting twice is harmless.
+    Halt(HaltArgs),
+    /// End a halt: whoever wants the lease can acquire it again
+    Resume(HaltArgs),
     /// Change the kind of tokens that a fence accepts; a held lease is revoked
     Tokens {
         /// Own tokens of the pushers, or lease tokens
@@ -194,6 +202,8 @@ pub(crate) fn run(args: Vec<OsString>, environment: &Environment) -> ExitCode {
         HookCommand::Lower { order, to, expect } => operator::lower(&order, to, expect, environment),
         HookCommand::Evict(order) => operator::evict(&order, environment),
         HookCommand::Revoke(order) => revoke::run(&order, environment),
+        HookCommand::Halt(args) => halt::run(Switch::Halt, &args, environment),
+        HookCommand::Resume(args) => halt::run(Switch::Resume, &args, environment),
         HookCommand::Tokens { kind, order } => tokens::run(kind, &order, environment),
         HookCommand::Repair { place, yes, reason } => {
             repair::run(&place.repository, yes, reason.as_deref(), environment)

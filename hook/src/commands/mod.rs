@@ -11,6 +11,7 @@ pub(crate) mod cli;
 pub(crate) mod doctor;
 pub(crate) mod fleet;
 pub(crate) mod install;
+mod last_holder;
 pub(crate) mod login;
 pub(crate) mod mode;
 pub(crate) mod operator;

@@ -1,18 +1,16 @@
 //! Shows the state of all fences, without changing anything.
 
 use crate::{
-    commands::{advice, doctor::gate, mode::plan::ModeInForce, operator::tokens},
+    commands::{advice, doctor::gate, last_holder::last_holder, mode::plan::ModeInForce, operator::tokens},
     failure::{self, CommandError},
     host::{clock, surroundings::Environment},
     log::{files::FenceDir, history, store::read_plan},
     push::{
         catch_up,
-        leases::proposal,
         slot::{self, FlightState, Viewpoint},
     },
     repository::{
         Repository,
-        objects::Objects,
         settings::{
             self,
             configured::{ConfiguredSetting, configured},
@@ -20,9 +18,9 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Event, FenceName, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding, MarkState,
-    Mode, Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp, Standing, State,
-    StorePlace, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
+    Event, FenceName, Halt, InFlight, LastHolder, Lease, LeaseId, LeaseState, Mark, MarkRecord, MarkStanding,
+    MarkState, Mode, Ownership, Place, PlannedRef, PushId, Reason, ReceivePack, Rules, Settings, Stamp, Standing,
+    State, StorePlace, Token, TokenKind, Ttl, Who, free_in_words, held_in_words, settle, text,
 };
 use git_fence_system::screen::Screen;
 use serde::Serialize;
@@ -90,6 +88,9 @@ struct LeaseStatus {
     /// Who held it last, if nobody holds it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<LastHolder>,
+    /// Who halted the fence, since when and why, if it is halted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    halt: Option<Halt>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -98,6 +99,8 @@ enum LeaseCondition {
     Held,
     Expired,
     Released,
+    /// Nobody has it, and nobody gets it until it is resumed.
+    Halted,
     /// Leases are kept elsewhere.
     Moved,
 }
@@ -240,6 +243,7 @@ impl LeaseStatus {
                 Some(_) => LeaseCondition::Held,
                 None if standing.is_held() => LeaseCondition::Expired,
                 None if standing.lease.state == LeaseState::Moved => LeaseCondition::Moved,
+                None if standing.lease.state == LeaseState::Halted => LeaseCondition::Halted,
                 None => LeaseCondition::Released,
             },
             owner,
@@ -253,7 +257,9 @@ impl LeaseStatus {
             heard: standing.heard.written(),
             progress: standing.progress.clone(),
             last: (left.is_none() && standing.lease.state != LeaseState::Moved)
-                .then(|| last_holder(standing, repository)),
+                .then(|| last_holder(standing, repository))
+                .flatten(),
+            halt: standing.halt(),
         }
     }
 
@@ -266,11 +272,15 @@ impl LeaseStatus {
                 let left = self.expires_in_ms.unwrap_or(0);
                 held_in_words(&text::in_quotes(&self.owner), self.token, Some(&self.since), left) + " unless renewed"
             }
+            LeaseCondition::Halted => self.halt.as_ref().map_or(String::new(), ToString::to_string),
             LeaseCondition::Expired | LeaseCondition::Released | LeaseCondition::Moved => {
                 free_in_words(self.last.as_ref())
             }
         };
         writeln!(out, "  lease      {words}")?;
+        if self.state == LeaseCondition::Halted {
+            return writeln!(out, "             nobody gets it until  git-fence-hook resume");
+        }
         writeln!(out, "             last renewed {}", self.heard)?;
         match &self.progress {
             Some(progress) if self.state == LeaseCondition::Held => {
@@ -302,24 +312,6 @@ impl WrittenStatus {
             None => Ok(()),
         }
     }
-}
-
-/// Who held a lease that is free. Whoever revoked it has never held it: its holder is the owner of the record before.
-fn last_holder(standing: &Standing, repository: &Repository) -> LastHolder {
-    let Lease { owner, token, ttl, words, .. } = standing.lease.clone();
-    let (time, by) = (standing.heard.written(), None);
-    if standing.is_held() {
-        let lasted = u64::try_from(ttl.duration().as_millis()).unwrap_or(u64::MAX);
-        let ended = Stamp { unix_ms: standing.heard.unix_ms.saturating_add(lasted), ..standing.heard.clone() };
-        return LastHolder { owner, token, time: ended.written(), reason: Reason::Expired, by, words: None };
-    }
-    if !standing.lease.is_revocation() {
-        return LastHolder { owner, token, time, reason: Reason::Released, by, words: None };
-    }
-    let objects = Objects::open(repository, &Environment::default());
-    let before = standing.parent.as_ref().and_then(|parent| proposal(parent, objects).ok());
-    let (held, last) = before.map_or(("somebody".to_owned(), token), |before| (before.lease.owner, before.lease.token));
-    LastHolder { owner: held, token: last, time, reason: Reason::Revoked, by: Some(owner), words }
 }
 
 impl FlightStatus {

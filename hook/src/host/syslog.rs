@@ -105,6 +105,8 @@ fn sentence(line: &Line) -> String {
         | Event::LeaseAdvanced(line)
         | Event::LeaseReleased(line)
         | Event::LeaseRevoked(line)
+        | Event::LeaseHalted(line)
+        | Event::LeaseResumed(line)
         | Event::LeaseFound(line) => {
             let Lease { token, owner, .. } = &line.standing.lease;
             format!("{kind} token {token} of {} for fence '{}'", text::in_quotes(owner), line.fence)
@@ -121,7 +123,9 @@ fn severity(line: &Line) -> u8 {
         | Event::PushEvicted { .. }
         | Event::MarkLowered { .. }
         | Event::TokensChanged { .. }
-        | Event::LeaseRevoked(_) => 4,
+        | Event::LeaseRevoked(_)
+        | Event::LeaseHalted(_)
+        | Event::LeaseResumed(_) => 4,
         _ => 6,
     }
 }

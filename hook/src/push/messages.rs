@@ -4,7 +4,7 @@
 //! input blocks only its own push.
 
 use crate::push::verdict::{Admission, Refusal, Verdict};
-use git_fence_core::{FenceName, HeldBy, Mark, Reject, Tick, Token, text};
+use git_fence_core::{FenceName, Halt, HeldBy, Mark, Reject, Tick, Token, text};
 use serde::Serialize;
 use std::{io::Write as _, time::Duration};
 
@@ -20,6 +20,8 @@ struct RefusalJson<'a> {
     mark: Option<Mark>,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<&'a HeldBy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    halt: Option<&'a Halt>,
     /// The fences that there are, if the push names none of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     fences: Option<&'a [FenceName]>,
@@ -102,6 +104,10 @@ fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> S
         mark: *mark,
         holder: match reject {
             Reject::LeaseHeld { by, .. } => Some(by),
+            _ => None,
+        },
+        halt: match reject {
+            Reject::Halted { halt, .. } => Some(halt),
             _ => None,
         },
         fences: match reject {

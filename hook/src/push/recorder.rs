@@ -112,7 +112,7 @@ impl<'a> Recorder<'a> {
             token,
             mark,
             source,
-            job: self.job.clone().filter(|_| matches!(reject, Reject::LeaseHeld { .. })),
+            job: self.job.clone().filter(|_| matches!(reject, Reject::LeaseHeld { .. } | Reject::Halted { .. })),
             who: self.who.clone(),
             refs,
             count,

@@ -251,6 +251,7 @@ impl PushStyle {
     /// The run has read the lease: according to the client's state machine it may acquire it, whoever holds it.
     fn begin(remote: &mut SwapRemote, p: usize) {
         let sight = Sight {
+            is_halted: false,
             life: if remote.lease.is_some() { Life::Expired } else { Life::Free },
             is_held: remote.lease.is_some(),
             exists: remote.lease.is_some(),

@@ -104,12 +104,12 @@ impl Stored {
         }
     }
 
-    /// The run is told that it does not get the lease. Who revokes has nothing to give back.
+    /// The run is told that it does not get the lease. Who revokes, halts or resumes has nothing to give back.
     pub(super) fn give_up(&self, world: &mut StoredWorld, r: usize) {
         let Some(held) = world.runs[r].held else { return };
         world.owners[held.owner].is_lost = true;
         world.runs[r].stage = Stage::GiveUp;
-        if self.op(world, r) == Some(Op::Revoke) {
+        if self.op(world, r).is_some_and(Op::takes_away) {
             world.runs[r].held = None;
             self.finish(world, r);
         }

@@ -1,13 +1,17 @@
-//! The client when it takes, releases or revokes a lease.
+//! The client when it takes, releases or revokes a lease, halts the fence or resumes it.
 
 use super::{
-    Op, Stored,
-    promises::{self, Sight},
+    Op, Stored, promises,
     remote::mark_nonce,
     store::{ownership_in, token_in},
-    world::{Carries, Flight, MarkVersion, OwnerFacts, Progress, Proof, Stage, StoreHeld, StoredWorld, Unsettled},
+    world::{
+        Carries, Flight, HaltFacts, MarkVersion, OwnerFacts, Progress, Proof, Stage, StoreHeld, StoredWorld, Unsettled,
+    },
 };
-use git_fence_core::{HolderMove, LeaseState, MarkRecord, Ownership, Purpose, Token};
+use git_fence_core::{
+    HolderMove, LeaseState, Life, MarkRecord, Ownership, Purpose, Sight, Taking, TakingAnswer, TakingEnd, TakingNext,
+    Token,
+};
 
 /// The reply to a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Stored {
 
     fn begin(&self, world: &mut StoredWorld, r: usize) {
         match self.op(world, r) {
-            Some(Op::Acquire | Op::Revoke) => world.runs[r].stage = Stage::ReadStore(world.now),
+            Some(Op::Acquire | Op::Revoke | Op::Halt | Op::Resume) => world.runs[r].stage = Stage::ReadStore(world.now),
             Some(Op::Push) => self.begin_push(world, r, HolderMove::Advance),
             Some(Op::Release) => self.begin_push(world, r, HolderMove::Release),
             None => {}
@@ -71,13 +75,17 @@ impl Stored {
     }
 
     fn take(&self, world: &mut StoredWorld, r: usize, record: Option<usize>, mark: usize) {
-        let is_held = |record: usize| {
-            world.entry(record).lease.as_ref().is_some_and(|stored| stored.lease.state == LeaseState::Held)
-        };
-        let was_held = record.is_some_and(is_held);
-        let purpose = if self.op(world, r) == Some(Op::Revoke) { Purpose::Revoke } else { Purpose::Hold };
-        if purpose == Purpose::Revoke && !was_held {
-            return self.finish(world, r);
+        let Some(purpose) = self.op(world, r).and_then(Op::purpose) else { return };
+        match self.taking(world, record, purpose) {
+            TakingNext::Propose => {}
+            // "It is halted already": whoever is told so relies on it.
+            TakingNext::End(TakingEnd::Halted) if purpose == Purpose::Halt => {
+                if let Some(halt) = record.map(|record| world.records[record].owner) {
+                    world.owners[halt].is_done = true;
+                }
+                return self.finish(world, r);
+            }
+            _ => return self.finish(world, r),
         }
         let at = world.marks[mark].record.get().token;
         let Some(now) = self.swap_owner(world, record, at, purpose) else { return self.finish(world, r) };
@@ -91,21 +99,59 @@ impl Stored {
             wrote: false,
             is_revived: false,
             after_rollback: world.rollbacks > 0,
+            halt: (purpose == Purpose::Halt).then_some(HaltFacts::Stands),
+            after_halt: world.owners.iter().any(|owner| owner.halt == Some(HaltFacts::Resumed)),
         });
-        promises::granted(world, first, mark);
+        match purpose {
+            // Nobody works under the token of a halt, so that it also ends the halt.
+            Purpose::Resume => world.owners.iter_mut().for_each(|owner| {
+                owner.halt = owner.halt.map(|_| HaltFacts::Resumed);
+            }),
+            Purpose::Hold | Purpose::Revoke | Purpose::Halt => promises::granted(world, first, mark),
+        }
         let owner = world.owners.len() - 1;
         let held = StoreHeld { owner, record: now, read: mark, known: mark, is_used: false, unsettled: None };
         world.runs[r].held = Some(held);
         self.begin_under(world, r, held);
     }
 
-    /// The run may begin to work, or says that it has revoked the lease.
+    /// What the client does with the lease in `record`: by the state machine of the core, with a clock by which every lease has
+    /// expired. There is no gate that grants leases, so it asks none.
+    fn taking(&self, world: &StoredWorld, record: Option<usize>, purpose: Purpose) -> TakingNext {
+        let entry = record.map(|record| world.entry(record));
+        let lease = entry.and_then(|entry| entry.lease.as_ref()).map(|stored| &stored.lease);
+        let is_held = lease.is_some_and(|lease| lease.state == LeaseState::Held);
+        let is_due = entry.is_some_and(|entry| entry.barrier.is_some());
+        let is_again = purpose == Purpose::Halt && is_due && self.rules.completes_halts;
+        let heeds = purpose != Purpose::Hold || self.rules.heeds_halts;
+        let sight = Sight {
+            life: if is_held { Life::Expired } else { Life::Free },
+            is_held,
+            is_halted: lease.is_some_and(|lease| lease.halt().is_some()) && !is_again && heeds,
+            exists: lease.is_some(),
+            gate: false,
+            is_unchanged: false,
+        };
+        let (taking, _) = Taking::start(purpose);
+        match taking.step(TakingAnswer::Seen(sight)) {
+            (taking, TakingNext::AskGate) => taking.step(TakingAnswer::NoGate).1,
+            (_, next) => next,
+        }
+    }
+
+    /// The run may begin to work, or says that it has revoked the lease or halted the fence. Who resumes leaves a barrier that
+    /// is due to the next holder, so it promises nothing.
     pub(super) fn began(&self, world: &mut StoredWorld, r: usize) {
-        if let Some(held) = world.runs[r].held {
+        let op = self.op(world, r);
+        if let Some(held) = world.runs[r].held.filter(|_| op != Some(Op::Resume)) {
             world.owners[held.owner].is_done = true;
         }
-        if self.op(world, r) == Some(Op::Revoke) {
-            promises::see(world, Sight::Revoked);
+        match op {
+            Some(Op::Revoke) => promises::see(world, promises::Sight::Revoked),
+            Some(Op::Halt) => promises::see(world, promises::Sight::Halted),
+            _ => {}
+        }
+        if op.is_some_and(Op::takes_away) {
             world.runs[r].held = None;
         }
         self.finish(world, r);

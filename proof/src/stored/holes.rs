@@ -1,7 +1,7 @@
 //! Steps that are left out, and the scenario in which that shows.
 
 use super::{BarrierAgain, BarrierRule, CountingRule, GateRules, Op, StoreRules, StoredScenario, scenarios::scenario};
-use Op::{Acquire, Push, Release};
+use Op::{Acquire, Halt, Push, Release};
 
 /// A step that is left out.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub fn holes() -> Vec<Hole> {
     let mut all = of_client();
     all.extend(of_barrier());
     all.extend(of_gate());
+    all.extend(of_halts());
     all
 }
 
@@ -96,6 +97,24 @@ fn of_gate() -> Vec<Hole> {
             lied_to(),
             StoreRules { barrier: BarrierRule::Never, ..WHOLE }.with(GateRules::ASKING),
         ),
+    ]
+}
+
+fn of_halts() -> Vec<Hole> {
+    let twice: [&[Op]; 3] = [&[Acquire, Push], &[Halt], &[Halt]];
+    let then: [&[Op]; 3] = [&[Acquire, Push], &[Halt], &[Acquire, Push]];
+    let halted = |programs: &[&[Op]]| StoredScenario {
+        sees: Vec::new(),
+        ..scenario("halted", "the fence is halted, and somebody pushes", programs, (0, 0))
+    };
+    vec![
+        hole("halting without the barrier", halted(&twice), StoreRules { barrier: BarrierRule::Never, ..WHOLE }),
+        hole(
+            "a halt whose barrier is not up is taken for done",
+            halted(&twice),
+            StoreRules { completes_halts: false, ..WHOLE },
+        ),
+        hole("a halted lease is taken", halted(&then), StoreRules { heeds_halts: false, ..WHOLE }),
     ]
 }
 

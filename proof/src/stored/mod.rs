@@ -6,7 +6,7 @@
 //! only save work. What is swapped in and what counts is decided by the core (`store`, `pushing`).
 
 use crate::report::Latches;
-use git_fence_core::{Holder, Mark, MarkRecord};
+use git_fence_core::{Holder, Mark, MarkRecord, Purpose};
 use stateright::{Model, Property};
 
 mod barrier;
@@ -24,8 +24,8 @@ mod world;
 pub use client::Reply;
 pub use holes::{Hole, holes, needless};
 pub use promises::{
-    ABOVE_THE_MARK, DONE_IS_DONE, FORGOTTEN, LOST_FOR_A_REASON, LOST_IS_LOST, NO_LIE, NO_REVIVAL, ONE_PER_NUMBER,
-    STORE_BELIEF, Sight, TOKEN_ORDER,
+    ABOVE_THE_MARK, DONE_IS_DONE, FORGOTTEN, HALTED, LOST_FOR_A_REASON, LOST_IS_LOST, NO_LIE, NO_REVIVAL,
+    ONE_PER_NUMBER, STORE_BELIEF, Sight, TOKEN_ORDER,
 };
 pub use remote::Lie;
 pub use rules::{BarrierAgain, BarrierRule, CountingRule, GateRules, PushesFrom, StoreRules};
@@ -47,6 +47,28 @@ pub enum Op {
     Release,
     /// It takes the lease away from whoever holds it.
     Revoke,
+    /// It halts the fence: nobody gets the lease.
+    Halt,
+    /// It resumes the fence.
+    Resume,
+}
+
+impl Op {
+    /// Why it takes the lease, if it does.
+    fn purpose(self) -> Option<Purpose> {
+        match self {
+            Op::Acquire => Some(Purpose::Hold),
+            Op::Revoke => Some(Purpose::Revoke),
+            Op::Halt => Some(Purpose::Halt),
+            Op::Resume => Some(Purpose::Resume),
+            Op::Push | Op::Release => None,
+        }
+    }
+
+    /// Whether it takes the lease and works under none.
+    fn takes_away(self) -> bool {
+        matches!(self, Op::Revoke | Op::Halt | Op::Resume)
+    }
 }
 
 /// A store, a remote, and the runs of a scenario.

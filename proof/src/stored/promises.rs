@@ -2,7 +2,7 @@
 
 use super::{
     Stored,
-    world::{Carries, MarkVersion, StoreHeld, StoredWorld},
+    world::{Carries, HaltFacts, MarkVersion, StoreHeld, StoredWorld},
 };
 use stateright::Property;
 
@@ -30,7 +30,11 @@ pub const FORGOTTEN: &str = "whatever the store forgets: after a write, nobody w
 pub const LOST_FOR_A_REASON: &str =
     "while the store forgets nothing, a lease is lost only if somebody else has it or has moved the mark";
 
-const ALL: [&str; 10] = [
+/// A halt holds.
+pub const HALTED: &str =
+    "while the store forgets nothing, nothing moves from the time when a halt is done until it is resumed";
+
+const ALL: [&str; 11] = [
     TOKEN_ORDER,
     LOST_IS_LOST,
     DONE_IS_DONE,
@@ -41,6 +45,7 @@ const ALL: [&str; 10] = [
     NO_REVIVAL,
     FORGOTTEN,
     LOST_FOR_A_REASON,
+    HALTED,
 ];
 
 /// What must be seen.
@@ -56,25 +61,31 @@ pub enum Sight {
     NeverLanded,
     /// A revocation was done.
     Revoked,
+    /// A halt was done.
+    Halted,
+    /// A run that was granted the lease after a halt had been resumed has written.
+    WritesAfterHalt,
     /// A run that was granted the lease after a rollback has written.
     WritesAfterRollback,
     /// The gate has refused the liar.
     LieRefused,
 }
 
-const SIGHTS: [(Sight, &str); 7] = [
+const SIGHTS: [(Sight, &str); 9] = [
     (Sight::Takeover, "takeover"),
     (Sight::StaleRefused, "a stale holder is refused"),
     (Sight::Landed, "landed after all"),
     (Sight::NeverLanded, "never landed"),
     (Sight::Revoked, "revoked"),
+    (Sight::Halted, "halted"),
+    (Sight::WritesAfterHalt, "writes after a halt"),
     (Sight::WritesAfterRollback, "writes after a rollback"),
     (Sight::LieRefused, "a lie is refused"),
 ];
 
 /// The properties to check.
 pub(super) fn of(model: &Stored) -> Vec<Property<Stored>> {
-    let promises: [Property<Stored>; 10] = [
+    let promises: [Property<Stored>; 11] = [
         Property::always(ALL[0], holds::<0>),
         Property::always(ALL[1], holds::<1>),
         Property::always(ALL[2], holds::<2>),
@@ -85,8 +96,9 @@ pub(super) fn of(model: &Stored) -> Vec<Property<Stored>> {
         Property::always(ALL[7], holds::<7>),
         Property::always(ALL[8], holds::<8>),
         Property::always(ALL[9], holds::<9>),
+        Property::always(ALL[10], holds::<10>),
     ];
-    let sights: [Property<Stored>; 7] = [
+    let sights: [Property<Stored>; 9] = [
         Property::sometimes(SIGHTS[0].1, sees::<0>),
         Property::sometimes(SIGHTS[1].1, sees::<1>),
         Property::sometimes(SIGHTS[2].1, sees::<2>),
@@ -94,6 +106,8 @@ pub(super) fn of(model: &Stored) -> Vec<Property<Stored>> {
         Property::sometimes(SIGHTS[4].1, sees::<4>),
         Property::sometimes(SIGHTS[5].1, sees::<5>),
         Property::sometimes(SIGHTS[6].1, sees::<6>),
+        Property::sometimes(SIGHTS[7].1, sees::<7>),
+        Property::sometimes(SIGHTS[8].1, sees::<8>),
     ];
     let must_see =
         |name: &str| SIGHTS.iter().any(|(sight, of_sight)| *of_sight == name && model.scenario.must_see(*sight));
@@ -127,6 +141,7 @@ pub(super) fn written(world: &mut StoredWorld, makes: &MarkVersion) {
     let (facts, mut later) = (&world.owners[owner], world.owners.iter().skip(owner + 1));
     let later_wrote = later.clone().any(|later| later.wrote);
     let is_overtaken = later.any(|by| by.is_done && by.overtakes & (1 << owner) != 0);
+    let is_halted = world.owners.iter().any(|other| other.is_done && other.halt == Some(HaltFacts::Stands));
     let mut others = world.owners.iter().enumerate().filter(|(other, _)| *other != owner);
     let broken = [
         (facts.is_lost, LOST_IS_LOST),
@@ -134,12 +149,17 @@ pub(super) fn written(world: &mut StoredWorld, makes: &MarkVersion) {
         (others.any(|(_, other)| other.wrote && other.first == facts.first), ONE_PER_NUMBER),
         (facts.is_revived && later_wrote, NO_REVIVAL),
         (later_wrote, FORGOTTEN),
+        (world.rollbacks == 0 && is_halted, HALTED),
     ];
-    let after_rollback = facts.after_rollback;
+    let (after_rollback, after_halt) = (facts.after_rollback, facts.after_halt);
     let takes_over = world.owners.iter().take(owner).any(|before| before.wrote);
     broken.into_iter().filter(|(is_broken, _)| *is_broken).for_each(|(_, promise)| set(world, promise));
     world.owners[owner].wrote = true;
-    let seen = [(after_rollback, Sight::WritesAfterRollback), (takes_over, Sight::Takeover)];
+    let seen = [
+        (after_rollback, Sight::WritesAfterRollback),
+        (after_halt, Sight::WritesAfterHalt),
+        (takes_over, Sight::Takeover),
+    ];
     seen.into_iter().filter(|(is_seen, _)| *is_seen).for_each(|(_, sight)| see(world, sight));
 }
 

@@ -155,7 +155,7 @@ fn barrier_in(entry: &FenceEntry) -> Option<Mark> {
     let lease = &entry.lease.as_ref()?.lease;
     Some(match lease.state {
         LeaseState::Held => Accept::Above.mark_before(lease.token),
-        LeaseState::Released | LeaseState::Moved => lease.token.into(),
+        LeaseState::Released | LeaseState::Halted | LeaseState::Moved => lease.token.into(),
     })
 }
 

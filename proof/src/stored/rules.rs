@@ -75,6 +75,10 @@ pub struct StoreRules {
     pub leaves_barrier: bool,
     /// A grant counts from the mark, too, and not only from the store.
     pub reads_mark: bool,
+    /// Nobody takes a halted lease.
+    pub heeds_halts: bool,
+    /// A halt whose barrier is not up is made once more, and not taken for done.
+    pub completes_halts: bool,
     /// A lost reply is settled by a touch, and not by looking.
     pub touches: bool,
     /// A holder recognizes a touch of its own whose reply was lost.
@@ -94,6 +98,8 @@ impl StoreRules {
         clears_first: false,
         leaves_barrier: true,
         reads_mark: true,
+        heeds_halts: true,
+        completes_halts: true,
         touches: true,
         knows_own_touch: true,
         gate: None,

@@ -1,7 +1,7 @@
 //! What the runs do, and what may go wrong meanwhile.
 
 use super::{Op, promises::Sight};
-use Op::{Acquire, Push, Release, Revoke};
+use Op::{Acquire, Halt, Push, Release, Resume, Revoke};
 
 /// Runs, and what may go wrong.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl StoredScenario {
             Sight::Landed | Sight::NeverLanded => self.lost > 0,
             Sight::WritesAfterRollback => self.rollbacks > 0,
             Sight::LieRefused => self.lies > 0,
-            Sight::Takeover | Sight::StaleRefused | Sight::Revoked => true,
+            Sight::Takeover | Sight::StaleRefused | Sight::Revoked | Sight::Halted | Sight::WritesAfterHalt => true,
         };
         is_possible && self.sees.contains(&sight)
     }
@@ -48,6 +48,12 @@ pub fn stored_scenarios() -> Vec<StoredScenario> {
             "revoked",
             "a lease is revoked, and taken by another run",
             &[&[Acquire, Push, Push], &[Revoke], &[Acquire, Push]],
+            (1, 1),
+        ),
+        scenario(
+            "halted",
+            "the fence is halted, resumed, and taken by another run",
+            &[&[Acquire, Push, Push], &[Halt, Resume], &[Acquire, Push]],
             (1, 1),
         ),
         scenario(
@@ -90,6 +96,12 @@ pub fn asking_scenarios() -> Vec<StoredScenario> {
             (0, 1),
         ),
         scenario(
+            "halted",
+            "the fence is halted, resumed, and taken by another run",
+            &[&[Acquire, Push, Push], &[Halt, Resume], &[Acquire, Push]],
+            (0, 1),
+        ),
+        scenario(
             "released",
             "a lease is released and taken again, and the store rolls back twice",
             &[&[Acquire, Release, Acquire, Push], &[Acquire, Push]],
@@ -129,6 +141,12 @@ pub fn unasking_scenarios() -> Vec<StoredScenario> {
             (0, 1),
         ),
         scenario(
+            "halted",
+            "the fence is halted, resumed, and taken by another run",
+            &[&[Acquire, Push, Push], &[Halt, Resume], &[Acquire, Push]],
+            (0, 1),
+        ),
+        scenario(
             "three runs",
             "one takes over from the other, and the store rolls back",
             &[&[Acquire, Push], &[Acquire, Push], &[Acquire, Push]],
@@ -143,12 +161,15 @@ pub(super) fn scenario(
     programs: &[&[Op]],
     (lost, rollbacks): (u8, u8),
 ) -> StoredScenario {
+    let does = |op: Op| programs.iter().any(|program| program.contains(&op));
     let sees = [
         (Sight::Takeover, true),
         (Sight::StaleRefused, true),
         (Sight::Landed, true),
         (Sight::NeverLanded, true),
-        (Sight::Revoked, programs.iter().any(|program| program.contains(&Revoke))),
+        (Sight::Revoked, does(Revoke)),
+        (Sight::Halted, does(Halt)),
+        (Sight::WritesAfterHalt, does(Resume)),
         (Sight::WritesAfterRollback, true),
         (Sight::LieRefused, true),
     ];

@@ -6,7 +6,7 @@ use super::{
 };
 use git_fence_core::{
     FenceEntry, Format, Holder, HolderMove, Lease, LeaseId, LeasePart, LeaseState, Mark, Ownership, PreparedPart,
-    Purpose, Secret, StoredLease, Token, Ttl, Version, next_token, nonce_of,
+    Purpose, Secret, StoredLease, Token, Ttl, Version, nonce_of,
 };
 
 /// The proof that the holder shows who has made record number `record` for ownership `owner`.
@@ -39,7 +39,8 @@ impl Stored {
         let none = empty();
         let before = record.map_or(&none, |record| world.entry(record));
         let mark = if self.rules.reads_mark { mark } else { Mark::default() };
-        let token = next_token(None, before.counter().max(mark))?;
+        let last = before.lease.as_ref().map(|stored| &stored.lease);
+        let token = purpose.token(last, before.counter().max(mark))?;
         let (reason, state) = purpose.begins(before.lease.as_ref().map(|stored| &stored.lease));
         let owner = world.owners.len();
         let lease = Lease {

@@ -54,10 +54,16 @@ fn act(model: &Stored, before: &StoredWorld, r: usize, after: &StoredWorld) -> S
     };
     let is_lost = run.held.is_some() && now.held.is_none();
     let swapped = after.records.len() > before.records.len();
-    let verb = if model.op(before, r) == Some(Op::Revoke) { "revokes the lease" } else { "takes the lease" };
+    let verb = match model.op(before, r) {
+        Some(Op::Revoke) => "revokes the lease",
+        Some(Op::Halt) => "halts the fence",
+        Some(Op::Resume) => "resumes the fence",
+        _ => "takes the lease",
+    };
     match (run.stage, now.stage) {
         (Stage::ReadStore(_), _) => "reads the mark".to_owned(),
         (Stage::ReadBoth(..), _) if swapped => format!("{verb}: token {}", after.owners.last().map_or(0, |o| o.first)),
+        (Stage::ReadBoth(Some(record), _), _) if is_halted(before, record) => "finds the fence halted".to_owned(),
         (Stage::ReadBoth(..), _) => "swaps: others were faster".to_owned(),
         (Stage::RaiseFrom(_), _) => "sends its barrier".to_owned(),
         (Stage::Clear, _) => "clears the barrier in the store, if the lease there is its own".to_owned(),
@@ -81,6 +87,10 @@ fn act(model: &Stored, before: &StoredWorld, r: usize, after: &StoredWorld) -> S
     }
 }
 
+fn is_halted(world: &StoredWorld, record: usize) -> bool {
+    world.entry(record).lease.as_ref().is_some_and(|stored| stored.lease.halt().is_some())
+}
+
 fn lied(lie: Lie) -> &'static str {
     match lie {
         Lie::NoProof => "pushes the next mark in the holder's name, without a proof",
@@ -95,7 +105,11 @@ fn lied(lie: Lie) -> &'static str {
 fn store(world: &StoredWorld) -> String {
     let Some(now) = world.now else { return "store: -".to_owned() };
     let Some(stored) = &world.entry(now).lease else { return "store: -".to_owned() };
-    let state = if stored.lease.state == LeaseState::Held { "held" } else { "free" };
+    let state = match stored.lease.state {
+        LeaseState::Held => "held",
+        LeaseState::Halted => "halted",
+        LeaseState::Released | LeaseState::Moved => "free",
+    };
     format!("store: {} {state} by L{}", stored.lease.token, world.records[now].owner)
 }
 

@@ -180,7 +180,7 @@ pub struct OwnerFacts {
     pub first: u64,
     /// The ownerships before it, as the store shows, as bits.
     pub overtakes: u16,
-    /// Whether the run was told that it holds the lease, or has revoked it.
+    /// Whether the run was told that it holds the lease, or has revoked it, or halted the fence.
     pub is_done: bool,
     /// Whether the run was told that the lease is lost.
     pub is_lost: bool,
@@ -190,6 +190,19 @@ pub struct OwnerFacts {
     pub is_revived: bool,
     /// Whether it was granted after a rollback.
     pub after_rollback: bool,
+    /// Whether it is a halt, and what has come of that.
+    pub halt: Option<HaltFacts>,
+    /// Whether it was granted after a halt had been resumed.
+    pub after_halt: bool,
+}
+
+/// What has happened to a halt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HaltFacts {
+    /// It stands.
+    Stands,
+    /// It was resumed.
+    Resumed,
 }
 
 /// The whole state at one time.

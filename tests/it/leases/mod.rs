@@ -2,6 +2,7 @@
 
 mod beats;
 mod found;
+mod halting;
 mod revoking;
 mod settings;
 mod steps;
@@ -39,5 +40,9 @@ fn under_strace(world: &World, what: &str) {
 }
 
 fn revoke(world: &World, args: &[&str]) -> std::process::Output {
-    world.hook_program().arg("revoke").args(args).arg(world.server()).output().unwrap()
+    operator(world, "revoke", args)
+}
+
+fn operator(world: &World, command: &str, args: &[&str]) -> std::process::Output {
+    world.hook_program().arg(command).args(args).arg(world.server()).output().unwrap()
 }

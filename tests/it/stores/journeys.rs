@@ -62,6 +62,18 @@ pub(super) const JOURNEYS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "halt and resume",
+        &[
+            "halting::halted_fence_admits_nobody_until_it_is_resumed",
+            "halting::halt_stops_a_push_that_is_on_its_way",
+            "halting::halt_without_the_remote_says_so_and_is_completed_later",
+            "halting::live_run_ends_its_command_within_a_heartbeat",
+            "halting::twenty_live_runs_end_and_come_back",
+            "halting::halt_whose_answer_the_engine_loses_is_settled",
+            "halting::halted_fence_does_not_move",
+        ],
+    ),
+    (
         "release",
         &[
             "ending::release_stops_a_push_that_is_on_its_way",

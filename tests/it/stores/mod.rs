@@ -8,6 +8,7 @@ mod commands;
 mod ending;
 mod failover;
 mod faults;
+mod halting;
 mod journeys;
 mod lost_answers;
 mod managing;

@@ -8,7 +8,7 @@ use crate::support::{
 };
 
 /// From now on the clone cannot reach the remote.
-fn cut_off(agent: &Agent<'_>, is_off: bool) {
+pub(super) fn cut_off(agent: &Agent<'_>, is_off: bool) {
     for key in ["remote.origin.uploadpack", "remote.origin.receivepack"] {
         let change: &[&str] = if is_off { &["config", key, "false"] } else { &["config", "--unset", key] };
         agent.world.ok(agent.git().args(change));

@@ -173,6 +173,16 @@ impl<'w> LeaseOf<'w> {
         self.push(&self.taking(agent, &agent.lease(token, "released", "revoked: it hangs")), &[])
     }
 
+    /// Halts the fence, as `git fence halt` does.
+    pub(crate) fn halt(&self, agent: &Agent, token: u64, reason: &str) -> Pushed {
+        self.push(&self.taking(agent, &agent.lease(token, "halted", &format!("{reason}: stop it all"))), &[])
+    }
+
+    /// Resumes it, as `git fence resume` does.
+    pub(crate) fn resume(&self, agent: &Agent, token: u64) -> Pushed {
+        self.push(&self.taking(agent, &agent.lease(token, "released", "revoked: go on")), &[])
+    }
+
     pub(crate) fn advance(&self, agent: &Agent, to: u64, reason: &str) -> Pushed {
         self.push(&[self.advanced(agent, to, reason)], &[])
     }

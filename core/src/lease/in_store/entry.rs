@@ -274,7 +274,7 @@ impl FenceEntry {
 fn barrier_of(next: &StoredLease) -> Mark {
     match next.lease.state {
         LeaseState::Held => Accept::Above.mark_before(next.lease.token),
-        LeaseState::Released | LeaseState::Moved => next.lease.token.into(),
+        LeaseState::Released | LeaseState::Halted | LeaseState::Moved => next.lease.token.into(),
     }
 }
 

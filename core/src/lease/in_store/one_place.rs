@@ -40,7 +40,7 @@ pub fn may_be_in_store(
         (Some(Some(other)), _) => Err(Elsewhere::InStore(other.clone())),
         (Some(None), _) => Err(Elsewhere::OwnTokens),
         (None, _) if mark.is_some() => Err(Elsewhere::InRemote),
-        (None, Some(LeaseState::Held | LeaseState::Released)) => Err(Elsewhere::InRemote),
+        (None, Some(LeaseState::Held | LeaseState::Released | LeaseState::Halted)) => Err(Elsewhere::InRemote),
         (None, Some(LeaseState::Moved)) => Err(Elsewhere::MarkGone),
         (None, None) if was_marked => Err(Elsewhere::MarkGone),
         (None, None) => Ok(Claimed::NotYet),
@@ -66,7 +66,7 @@ pub fn may_be_own(lease: Option<LeaseState>, mark: Option<&MarkRecord>) -> Resul
         (Some(MarkRecord { state: MarkState::Current, place: Some(place), .. }), _) => {
             Err(Elsewhere::InStore(place.clone()))
         }
-        (_, Some(LeaseState::Held | LeaseState::Released)) => Err(Elsewhere::InRemote),
+        (_, Some(LeaseState::Held | LeaseState::Released | LeaseState::Halted)) => Err(Elsewhere::InRemote),
         (None, Some(LeaseState::Moved)) => Err(Elsewhere::MarkGone),
         (_, _) => Ok(Claimed::NotYet),
     }

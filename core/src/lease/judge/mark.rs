@@ -9,7 +9,7 @@
 //!
 //! Leases move to a store, and back, only together with the mark: there is one place for each fence.
 
-use super::held_by_another;
+use super::{halted, held_by_another};
 use crate::{
     Fence, FenceEntry, LeaseAsk, LeaseChange, LeaseMove, LeaseState, Mark, MarkAsk, MarkAt, MarkChange, MarkRecord,
     MarkState, Ownership, Proposal, Reject, Rules, Stamp, Standing, StoreBehind, StoredLease, Token, TokenKind,
@@ -93,8 +93,8 @@ impl Fence<'_> {
         let has_moved = self.lease.is_some_and(|standing| standing.lease.state == LeaseState::Moved);
         let is_held = |standing: &Standing| standing.is_held();
         let wants = match &asked.lease {
-            // Whoever holds a lease may release it, and it may be revoked.
-            Some(proposal) => proposal.lease.state == LeaseState::Held,
+            // Whoever holds a lease may release it, and it may be revoked or resumed.
+            Some(proposal) => matches!(proposal.lease.state, LeaseState::Held | LeaseState::Halted),
             None => asked.only_asks && !self.lease.is_some_and(is_held),
         };
         let asks = asked.lease.is_some() || asked.only_asks;
@@ -238,7 +238,8 @@ impl MarkJudge<'_> {
             shown.as_ref() == Some(&standing.lease.holder)
         };
         if let Some(held) = self.fence.lease.filter(|standing| !is_holder(standing)) {
-            held_by_another(self.rules, held, now).map_or(Ok(()), Err)?;
+            // A halt would be forgotten on the way.
+            halted(self.rules, held).or_else(|| held_by_another(self.rules, held, now)).map_or(Ok(()), Err)?;
         }
         let granted = self.fence.lease.map_or(Mark::default(), |standing| standing.lease.token.into());
         let is_unchanged = self.at().is_some_and(|at| at.record.token == record.token);
@@ -361,6 +362,11 @@ impl MarkJudge<'_> {
         }
         let Some(stored) = &entry.lease else { return Err(self.lost("nobody holds it")) };
         let lease = &stored.lease;
+        // The halt itself raises the mark, and so does whoever completes it.
+        let halts = matches!(needs, Needs::AtLeast(_)) && self.mark.record.by == ownership_in(entry);
+        if let Some(halt) = lease.halt().filter(|_| !halts) {
+            return Err(Reject::Halted { fence: self.rules.fence.clone(), halt: Box::new(halt) });
+        }
         let holds = holder_in_words(stored);
         match (needs, &self.mark.record.by) {
             (Needs::Exactly(_), None) => return Err(self.required("the mark names no lease")),
@@ -442,6 +448,7 @@ fn holder_in_words(stored: &StoredLease) -> String {
         LeaseState::Released => {
             format!("in the store {owner} held it last, with token {}, and released it", lease.token)
         }
+        LeaseState::Halted => format!("in the store {owner} halted it, with token {}", lease.token),
         LeaseState::Moved => "the store's record has moved".to_owned(),
     }
 }

@@ -173,6 +173,8 @@ fn gate_that_knows_the_store_admits_only_what_its_record_shows() {
         (6, proven(record(6, by), Some(proof(1, 5)), held(3, 5)), "FENCE-LEASE-LOST"),
         (5, proven(record(5, by), Some(proof(1, 5)), held(3, 6)), "FENCE-LEASE-LOST"),
         (5, proven(record(5, by), Some(proof(1, 5)), entry(2, 3, 5, LeaseState::Held)), "FENCE-LEASE-LOST"),
+        (5, proven(record(5, by), Some(proof(1, 5)), entry(2, 3, 5, LeaseState::Halted)), "FENCE-HALTED"),
+        (5, proven(record(5, by), Some(proof(1, 5)), entry(1, 3, 5, LeaseState::Halted)), "FENCE-HALTED"),
         // It says that it began later than it did.
         (5, proven(record(5, Some((1, 5))), Some(proof(1, 5)), held(3, 5)), "FENCE-LEASE-LOST"),
         (5, proven(record(5, by), Some(proof(1, 5)), released), "FENCE-LEASE-LOST"),
@@ -206,6 +208,7 @@ fn mark_that_moves_alone_is_touched_and_is_raised_only_by_who_may() {
     let raised = |token, by| ask(record(token, by), "a");
     let overtakes = |token| proven(record(token, Some((2, 9))), of_beat(2), entry(2, 9, 9, LeaseState::Held));
     let revokes = |token, by| proven(record(token, by), of_beat(2), entry(2, 9, 9, LeaseState::Released));
+    let halts = |token, by| proven(record(token, by), of_beat(2), entry(2, 9, 9, LeaseState::Halted));
     let returns = proven(record(8, Some((3, 2))), of_beat(3), entry(3, 2, 8, LeaseState::Held));
     for (mark, of_own, of_store) in [
         (touch(), "to 0", "to 0"),
@@ -219,6 +222,9 @@ fn mark_that_moves_alone_is_touched_and_is_raised_only_by_who_may() {
         (MarkAsk { proof: of_beat(3), ..overtakes(8) }, "FENCE-LEASE-INVALID", "FENCE-LEASE-REQUIRED"),
         // The proof of the lease is for a push: shown here, others could use it first.
         (MarkAsk { proof: Some(proof(2, 9)), ..overtakes(8) }, "FENCE-LEASE-INVALID", "FENCE-LEASE-REQUIRED"),
+        // A halt puts it at its own, and admits nobody else.
+        (halts(9, Some((2, 9))), "FENCE-LEASE-INVALID", "to 9"),
+        (halts(9, Some((3, 8))), "FENCE-LEASE-INVALID", "FENCE-HALTED"),
         // A revocation puts it at its own.
         (revokes(9, None), "FENCE-LEASE-INVALID", "to 9"),
         (revokes(9, Some((2, 9))), "FENCE-LEASE-INVALID", "to 9"),

@@ -54,6 +54,11 @@ fn held_by_another(rules: &Rules, current: &Standing, now: &Stamp) -> Option<Rej
     Some(Reject::LeaseHeld { fence: rules.fence.clone(), by: Box::new(by) })
 }
 
+/// The refusal of whoever wants a lease that is halted, or writes to its fence.
+pub(crate) fn halted(rules: &Rules, current: &Standing) -> Option<Reject> {
+    Some(Reject::Halted { fence: rules.fence.clone(), halt: Box::new(current.halt()?) })
+}
+
 struct Judge<'a> {
     rules: &'a Rules,
     current: Option<&'a Standing>,
@@ -69,6 +74,9 @@ impl Judge<'_> {
         let holds = |id: &LeaseId| self.current.is_some_and(|current| current.is_held() && current.lease.id == *id);
         if self.asked.stopped.as_ref().is_some_and(|stopped| !holds(&stopped.lease)) {
             return self.lost();
+        }
+        if let Some(halted) = self.halted() {
+            return halted;
         }
         let acquire = || command("acquire", &self.rules.fence);
         self.held_by_another()
@@ -114,6 +122,7 @@ impl Judge<'_> {
         let change = match proposal.lease.state {
             LeaseState::Held => LeaseMove::Advance,
             LeaseState::Released => LeaseMove::Release,
+            LeaseState::Halted => return Err(self.invalid("a halt is a new record, with an id of its own")),
             LeaseState::Moved => return Err(self.invalid("a lease moves to a store only together with the mark")),
         };
         let token = match change {
@@ -152,7 +161,7 @@ impl Judge<'_> {
     fn change(&self, change: LeaseMove, standing: Standing) -> LeaseChange {
         let fence = self.rules.fence.clone();
         let raises_to = match change {
-            LeaseMove::Grant | LeaseMove::Advance | LeaseMove::Revoke => {
+            LeaseMove::Grant | LeaseMove::Advance | LeaseMove::Revoke | LeaseMove::Halt | LeaseMove::Resume => {
                 self.rules.accept.mark_before(standing.lease.token)
             }
             LeaseMove::Release | LeaseMove::Renew => Mark::default(),
@@ -164,13 +173,21 @@ impl Judge<'_> {
         held_by_another(self.rules, self.current?, self.now)
     }
 
+    fn halted(&self) -> Option<Reject> {
+        halted(self.rules, self.current?)
+    }
+
     /// The pusher does not hold the lease that the push names.
     fn lost(&self) -> Reject {
+        if let Some(halted) = self.halted() {
+            return halted;
+        }
         let now = self.current.map(|current| match current.lease.state {
             LeaseState::Held => {
                 format!("{} holds it, with token {}", text::in_quotes(&current.lease.owner), current.lease.token)
             }
             LeaseState::Released => format!("{} held it last and released it", text::in_quotes(&current.lease.owner)),
+            LeaseState::Halted => "it is halted".to_owned(),
             LeaseState::Moved => "the leases of this fence are kept elsewhere".to_owned(),
         });
         let now = now.unwrap_or_else(|| "nobody holds it".to_owned());

@@ -1,4 +1,5 @@
-//! Grants and revocations: the changes that give a lease a new owner or take it from its holder.
+//! Grants, revocations, halts and resumptions: the changes that give a lease a new owner, take it from its holder, or say
+//! whether anybody may hold it.
 
 use super::Judge;
 use crate::{
@@ -7,55 +8,73 @@ use crate::{
 };
 
 impl Judge<'_> {
-    /// A new ownership: the lease is free, or is revoked.
+    /// A new record with an id of its own: the lease is free, or is revoked, halted or resumed.
     pub(super) fn new_ownership(&self, proposal: &Proposal) -> Result<LeaseChange, Reject> {
         if self.asked.secret.is_some() || proposal.proof.is_some() {
             // A pusher with a proof means a lease that it held before.
             return Err(self.lost());
         }
         let lease = &proposal.lease;
-        let revokes = lease.is_revocation();
-        self.may_have_it(revokes)?;
+        let change = self.beginning_of(lease);
+        self.may_have_it(change)?;
         let parent = self.current.and_then(|current| current.commit.as_ref());
         if !proposal.continues(parent) {
             return Err(self.invalid("the record does not follow the current one: read the lease again"));
         }
-        self.has_the_reason(lease, revokes)?;
+        self.has_the_reason(lease, change)?;
         let beat = self.beat_of(lease)?;
         self.is_within_the_longest_ttl(lease)?;
-        self.has_the_next_token(lease)?;
+        self.has_its_token(lease, change)?;
         self.carries_the_jobs(lease)?;
         let standing = self.standing_of_new(proposal, parent, beat);
-        Ok(self.change(if revokes { LeaseMove::Revoke } else { LeaseMove::Grant }, standing))
+        Ok(self.change(change, standing))
     }
 
-    /// A live lease goes to nobody else, unless somebody who may revokes it.
-    fn may_have_it(&self, revokes: bool) -> Result<(), Reject> {
-        if revokes && !self.asked.may_revoke {
-            return Err(self.invalid(
-                "only the server's operator (git-fence-hook revoke) and the pushers in fence.allowRevoke may revoke leases",
-            ));
+    /// What the record does. One that ends as it begins ends a halt, if there is one.
+    fn beginning_of(&self, lease: &Lease) -> LeaseMove {
+        match lease.state {
+            LeaseState::Halted => LeaseMove::Halt,
+            _ if lease.is_revocation() && self.halted().is_some() => LeaseMove::Resume,
+            _ if lease.is_revocation() => LeaseMove::Revoke,
+            LeaseState::Held | LeaseState::Released | LeaseState::Moved => LeaseMove::Grant,
         }
-        if let Some(held) = self.held_by_another().filter(|_| !revokes) {
-            return Err(held);
+    }
+
+    /// A live lease goes to nobody else, and a halted one to nobody, unless somebody who may says so.
+    fn may_have_it(&self, change: LeaseMove) -> Result<(), Reject> {
+        let verb = match change {
+            LeaseMove::Halt => "halt",
+            LeaseMove::Resume => "resume",
+            LeaseMove::Revoke => "revoke",
+            _ => return self.halted().or_else(|| self.held_by_another()).map_or(Ok(()), Err),
+        };
+        if !self.asked.may_revoke {
+            return Err(self.invalid(format!(
+                "only the server's operator (git-fence-hook {verb}) and the pushers in fence.allowRevoke may {verb} leases"
+            )));
         }
-        Ok(())
+        self.halted().filter(|_| change == LeaseMove::Halt).map_or(Ok(()), Err)
     }
 
     /// The record gives the reason why the previous ownership ended.
-    fn has_the_reason(&self, lease: &Lease, revokes: bool) -> Result<(), Reject> {
+    fn has_the_reason(&self, lease: &Lease, change: LeaseMove) -> Result<(), Reject> {
+        let state = match change {
+            LeaseMove::Halt => LeaseState::Halted,
+            LeaseMove::Revoke | LeaseMove::Resume => LeaseState::Released,
+            _ => LeaseState::Held,
+        };
         let reason = match self.current {
             None => Reason::First,
-            Some(_) if revokes => Reason::Revoked,
+            Some(_) if state == LeaseState::Released => Reason::Revoked,
             // The ref is gone, so the client cannot know that there was one.
             Some(Standing { commit: None, .. }) => Reason::First,
             Some(current) if !current.is_held() => Reason::Released,
+            Some(_) if change == LeaseMove::Halt => Reason::Revoked,
             Some(_) => Reason::Expired,
         };
-        if lease.reason != reason || (lease.state == LeaseState::Released) != revokes {
-            return Err(
-                self.invalid(format!("the record must have the reason '{}' and the state 'held'", reason.as_str()))
-            );
+        if lease.reason != reason || lease.state != state {
+            let (reason, state) = (reason.as_str(), state.as_str());
+            return Err(self.invalid(format!("the record must have the reason '{reason}' and the state '{state}'")));
         }
         Ok(())
     }
@@ -81,9 +100,12 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn has_the_next_token(&self, lease: &Lease) -> Result<(), Reject> {
+    /// The next one. Nobody has worked under the token of a halt, so it also ends the halt: on a fence with tokens of its
+    /// own, none is used up.
+    fn has_its_token(&self, lease: &Lease, change: LeaseMove) -> Result<(), Reject> {
         let last = self.current.map(|current| current.lease.token);
-        match next_token(last, self.mark) {
+        let next = if change == LeaseMove::Resume { last } else { next_token(last, self.mark) };
+        match next {
             Some(next) if lease.token == next => Ok(()),
             Some(next) if lease.token < next => Err(Reject::Stale {
                 fence: self.rules.fence.clone(),

@@ -40,6 +40,8 @@ fn code_of(current: Option<&Standing>, mark: u64, asked: &LeaseAsk, now: u64) ->
         Ok(LeaseChange { change: LeaseMove::Release, .. }) => "release",
         Ok(LeaseChange { change: LeaseMove::Revoke, .. }) => "revoke",
         Ok(LeaseChange { change: LeaseMove::Renew, .. }) => "renew",
+        Ok(LeaseChange { change: LeaseMove::Halt, .. }) => "halt",
+        Ok(LeaseChange { change: LeaseMove::Resume, .. }) => "resume",
         Err(reject) => reject.code().as_str(),
     }
 }
@@ -265,4 +267,55 @@ fn holder_whose_push_git_stopped_is_told_that_the_lease_is_lost() {
     let released = standing(1, 5, LeaseState::Released);
     assert_eq!(code_of(Some(&released), 4, &stopped(1), 1), Code::LeaseLost.as_str());
     assert_eq!(code_of(Some(&held), 4, &stopped(1), 1), Code::LeaseHeld.as_str(), "it still holds the lease");
+}
+
+#[test]
+fn halted_lease_goes_to_nobody_until_those_who_may_resume_it() {
+    let halts = |token, reason, parent| proposal(Lease { reason, ..lease(3, token, LeaseState::Halted) }, parent);
+    let resumes = |token, parent| {
+        let reason = Reason::Revoked;
+        proposal(Lease { reason, ..lease(4, token, LeaseState::Released) }, parent)
+    };
+    let may = |ask: LeaseAsk| LeaseAsk { may_revoke: true, ..ask };
+    let (held, free) = (standing(1, 5, LeaseState::Held), standing(1, 5, LeaseState::Released));
+    let halted = standing(3, 6, LeaseState::Halted);
+    let gone = Standing { commit: None, ..halted.clone() };
+    let beat_of = |id: u8| LeaseAsk { beat: Some(beat(id)), beat_proof: Some(secret(id)), ..LeaseAsk::default() };
+    let asks = LeaseAsk { only_asks: true, ..LeaseAsk::default() };
+    let mut of_holder = proposal(lease(1, 6, LeaseState::Held), "9");
+    of_holder.lease.as_mut().unwrap().proof = Some(proof(1, 5));
+    // Nor does anybody continue from the halt itself, whatever they prove.
+    let mut of_halt = proposal(lease(3, 7, LeaseState::Held), "9");
+    of_halt.lease.as_mut().unwrap().proof = Some(proof(3, 6));
+    for (current, asked, expected) in [
+        // Whatever the lease is: held, expired (the time below is past its TTL), released, or never granted.
+        (Some(&held), may(halts(6, Reason::Revoked, "a")), "halt"),
+        (Some(&free), may(halts(6, Reason::Released, "a")), "halt"),
+        (None, may(halts(5, Reason::First, "0")), "halt"),
+        (Some(&held), halts(6, Reason::Revoked, "a"), "FENCE-LEASE-INVALID"),
+        (None, halts(5, Reason::First, "0"), "FENCE-LEASE-INVALID"),
+        (Some(&held), may(halts(6, Reason::Revoked, "c")), "FENCE-LEASE-INVALID"),
+        (Some(&held), may(halts(5, Reason::Revoked, "a")), "FENCE-STALE"),
+        (Some(&halted), may(halts(7, Reason::Released, "a")), "FENCE-HALTED"),
+        // Nobody gets it, however long that takes.
+        (Some(&halted), taking(7, Reason::Released, "a"), "FENCE-HALTED"),
+        (Some(&halted), taking(7, Reason::Expired, "a"), "FENCE-HALTED"),
+        (Some(&halted), may(taking(7, Reason::Released, "a")), "FENCE-HALTED"),
+        (Some(&gone), taking(7, Reason::First, "0"), "FENCE-HALTED"),
+        (Some(&halted), of_holder, "FENCE-HALTED"),
+        (Some(&halted), of_halt, "FENCE-HALTED"),
+        (Some(&halted), beat_of(1), "FENCE-HALTED"),
+        (Some(&halted), beat_of(3), "FENCE-HALTED"),
+        (Some(&halted), asks, "FENCE-HALTED"),
+        (Some(&halted), may(resumes(6, "a")), "resume"),
+        (Some(&gone), may(resumes(6, "0")), "resume"),
+        (Some(&halted), resumes(6, "a"), "FENCE-LEASE-INVALID"),
+        (Some(&halted), may(resumes(6, "c")), "FENCE-LEASE-INVALID"),
+        (Some(&halted), may(resumes(5, "a")), "FENCE-STALE"),
+        (Some(&halted), may(resumes(7, "a")), "FENCE-LEASE-INVALID"),
+    ] {
+        assert_eq!(code_of(current, 4, &asked, 100_000), expected, "{current:?} {asked:?}");
+    }
+    let resumed = Standing { lease: Lease { reason: Reason::Revoked, ..lease(4, 6, LeaseState::Released) }, ..halted };
+    assert_eq!(code_of(Some(&resumed), 5, &taking(7, Reason::Released, "a"), 1), "grant");
 }

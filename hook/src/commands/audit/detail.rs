@@ -47,6 +47,11 @@ pub(crate) fn detail(line: &Line) -> String {
             let tick = skip.tick.map_or(String::new(), |tick| format!(", last tick {tick}"));
             format!("{fence}  job '{}': {}{tick}", skip.job, skip.found.as_str())
         }
+        Event::LeaseHalted(line) | Event::LeaseResumed(line) => {
+            let Lease { owner, words, .. } = &line.standing.lease;
+            let words = words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
+            format!("{}  {}{words}", line.fence, text::in_quotes(owner))
+        }
         Event::MarkFound(line) => {
             let at = line.at.as_ref().map_or("gone".to_owned(), |at| format!("at {}", at.record.token));
             format!("{}  mark in the repository is {at}, mark {}", line.fence, line.mark)

@@ -6,7 +6,7 @@ use crate::{
         audit,
         doctor::{
             finding::{Finding, Severity},
-            lock, store,
+            halted, lock, store,
             stray::{self, StrayRefs},
         },
         install::takeover::{self, Raise},
@@ -70,6 +70,7 @@ pub(crate) fn check(repository: &Repository, settings: &Settings) -> Result<Vec<
         findings.extend(leases_without_effect(repository, state, settings));
         findings.extend(marks_unlike_log(repository, state, settings));
         findings.extend(store::check(state, settings));
+        findings.extend(halted::check(repository, state, settings));
         findings.extend(leftovers(repository, &dir));
     }
     findings.extend(locks(repository).into_iter().map(|lock| {

@@ -5,6 +5,7 @@
 pub(crate) mod fence;
 pub(crate) mod finding;
 pub(crate) mod gate;
+mod halted;
 pub(crate) mod lock;
 pub(crate) mod settings;
 mod store;

@@ -1,6 +1,7 @@
-//! The operator's commands for a fence: raise and lower its mark, end a push, revoke a lease, change the kind of tokens,
+//! The operator's commands for a fence: raise and lower its mark, end a push, revoke a lease, halt and resume fences, change the kind of tokens,
 //! repair the files. Always under the lock, with a reason, and recorded.
 
+pub(crate) mod halt;
 pub(crate) mod repair;
 pub(crate) mod revoke;
 pub(crate) mod tokens;

@@ -1,4 +1,5 @@
-//! Revoking a lease: the operator's way to end an ownership without waiting for its expiry.
+//! Revoking a lease: the operator's way to end an ownership without waiting for its expiry. A halt and a resumption move
+//! the lease in the same way.
 
 use crate::{
     commands::operator::{Operator, OperatorArgs},
@@ -10,7 +11,7 @@ use crate::{
 };
 use git_fence_core::{
     Beat, Event, FenceName, Format, Lease, LeaseAsk, LeaseChange, LeaseId, LeasePart, LeaseState, ObjectId, Proposal,
-    Reason, Reject, Rules, Secret, Standing, few_words, judge_lease, next_token, nonce_of, owner_name, text,
+    Purpose, Reject, Rules, Secret, Standing, few_words, judge_lease, nonce_of, owner_name, text,
 };
 use std::io::{self, Write as _};
 
@@ -26,7 +27,7 @@ pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(),
         store.append(Event::LeaseFound(line))?;
     }
     let Some(held) = store.state().fence(&fence).lease.filter(|lease| lease.is_held()).cloned() else {
-        let elsewhere = kept_elsewhere(store.state().fence(&fence).lease, &rules);
+        let elsewhere = kept_elsewhere("revoke", store.state().fence(&fence).lease, &rules);
         store.commit(Durability::Lazy)?;
         if let Some(elsewhere) = elsewhere {
             return Err(elsewhere);
@@ -36,7 +37,7 @@ pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(),
             hint: "show the leases:  git-fence-hook status".to_owned(),
         });
     };
-    let change = revocation(&operator, &store, &rules, &held, &reason)?;
+    let change = taken_away(&operator, &store, &rules, Some(&held), (Purpose::Revoke, &reason))?;
     let event = change.on_record(None, &operator.name, store.state());
     operator.commit(store, event)?;
     let (owner, token) = (text::in_quotes(&held.lease.owner), held.lease.token);
@@ -45,55 +46,66 @@ pub(crate) fn run(order: &OperatorArgs, environment: &Environment) -> Result<(),
 }
 
 /// The gate can only read the store that keeps the leases.
-fn kept_elsewhere(lease: Option<&Standing>, rules: &Rules) -> Option<CommandError> {
+pub(super) fn kept_elsewhere(verb: &str, lease: Option<&Standing>, rules: &Rules) -> Option<CommandError> {
     let has_moved = lease.is_some_and(|standing| standing.lease.state == LeaseState::Moved);
     (has_moved || rules.store.is_some()).then(|| CommandError::Other {
         what: format!("the leases of fence '{}' are kept in a store: nothing was changed", rules.fence),
-        hint: "revoke it there, in a clone:  git fence revoke".to_owned(),
+        hint: format!("{verb} it there, in a clone:  git fence {verb}"),
     })
 }
 
-/// Moves the refs, and returns the change of the lease.
-pub(crate) fn revocation(
+/// Revokes, halts or resumes: moves the refs, if there are any, and returns the change of the lease.
+pub(crate) fn taken_away(
     operator: &Operator,
     store: &Store,
     rules: &Rules,
-    held: &Standing,
-    reason: &str,
+    current: Option<&Standing>,
+    (purpose, reason): (Purpose, &str),
 ) -> Result<LeaseChange, CommandError> {
     let fence = &rules.fence;
     let mark = store.state().fence(fence).mark;
+    // If its ref is gone, a halt begins a new history.
+    let followed = current.filter(|current| current.commit.is_some() || purpose != Purpose::Halt);
+    let (why, state) = purpose.begins(followed.map(|current| &current.lease));
+    let now = clock::stamp(&operator.here);
     let lease = Lease {
         format: Format::OneUse,
         id: LeaseId::of(random()?),
-        token: next_token(Some(held.lease.token), mark).ok_or_else(|| CommandError::Other {
+        token: purpose.token(current.map(|current| &current.lease), mark).ok_or_else(|| CommandError::Other {
             what: format!("fence '{fence}' has no tokens left"),
             hint: "lower the mark:  git-fence-hook lower".to_owned(),
         })?,
         owner: owner_name(&operator.name).unwrap_or_else(|| "operator".to_owned()),
-        state: LeaseState::Released,
-        ttl: held.lease.ttl.min(rules.lease_max_ttl),
-        reason: Reason::Revoked,
+        state,
+        ttl: current.map_or(rules.lease_max_ttl, |current| current.lease.ttl.min(rules.lease_max_ttl)),
+        reason: why,
         words: few_words(reason),
-        since: None,
-        jobs: held.lease.jobs.carried(),
+        since: Some(Beat::deadline_at(now.unix_ms)),
+        jobs: current.map(|current| current.lease.jobs.carried()).unwrap_or_default(),
         holder: Secret::of(random()?).holder(),
         nonce: nonce_of(random()?),
     };
-    let now = clock::stamp(&operator.here);
     let deadline = Beat::deadline_at(now.unix_ms);
     let nonce = nonce_of(random()?);
     // Nobody holds the lease, so nobody can continue from here.
     let holder = Some(Secret::of(random()?).holder());
     let beat = Beat { lease: lease.id.clone(), deadline, progress: None, gate: true, holder, nonce };
 
-    let parents: Vec<ObjectId> = held.commit.clone().into_iter().collect();
+    let before = current.and_then(|current| current.commit.as_ref());
+    let parents: Vec<ObjectId> = before.cloned().into_iter().collect();
     let commit = write_commit(operator, &lease.message(fence, None), &parents)?;
     let beat_commit = write_commit(operator, &beat.message(fence, None), &[])?;
     let proposal = Proposal { commit: commit.clone(), parents, lease, proof: None };
     let request = LeaseAsk { lease: Some(proposal), beat: Some(beat), may_revoke: true, ..LeaseAsk::default() };
-    let change = judge_lease(rules, Some(held), mark, &request, &now).map_err(refused)?;
-    move_refs(operator, fence, (&commit, held.commit.as_ref()), &beat_commit)?;
+    let change = judge_lease(rules, current, mark, &request, &now).map_err(refused)?;
+    let state = store.state().fence(fence);
+    // A fence that never granted a lease is halted in the log alone: with a lease in the repository, clients would take it
+    // for one whose tokens come from there.
+    if before.is_none() && !state.was_granted {
+        let standing = Standing { commit: None, ..change.standing };
+        return Ok(LeaseChange { standing, ..change });
+    }
+    move_refs(operator, fence, (&commit, before), &beat_commit)?;
     Ok(change)
 }
 

@@ -7,7 +7,7 @@ use crate::{
     log::store::Store,
     push::catch_up,
 };
-use git_fence_core::{Event, Mark, Rules, Standing, TokenKind, text};
+use git_fence_core::{Event, Mark, Purpose, Rules, Standing, TokenKind, text};
 use std::io::{self, Write as _};
 
 /// The kind of tokens on the command line.
@@ -104,7 +104,7 @@ fn revoke_held(
     let Some(held) = store.state().fence(&rules.fence).lease.filter(|lease| lease.is_held()).cloned() else {
         return Ok(None);
     };
-    let change = revoke::revocation(operator, store, rules, &held, reason)?;
+    let change = revoke::taken_away(operator, store, rules, Some(&held), (Purpose::Revoke, reason))?;
     let event = change.on_record(None, &operator.name, store.state());
     store.append(event)?;
     Ok(Some(held))

@@ -1,7 +1,7 @@
 //! The figures of a repository: the JSON output, and the source of the other formats.
 
 use git_fence_core::{
-    Code, FenceName, JobName, JobTally, LeaseTally, Mark, Mode, Reason, Settings, Spread, State, Tally,
+    Code, FenceName, JobName, JobTally, LeaseTally, Mark, Mode, Reason, Settings, Spread, State, Tally, Ttl,
 };
 use serde::Serialize;
 use std::{
@@ -60,6 +60,8 @@ pub(crate) struct LeaseFigures {
     pub(crate) advanced: u64,
     pub(crate) released: u64,
     pub(crate) revoked: u64,
+    pub(crate) halted: u64,
+    pub(crate) resumed: u64,
     /// The durations of ownerships that have ended.
     pub(crate) holds_us: Lengths,
     /// The 95th percentile of the time between two renewals, in percent of the TTL.
@@ -98,6 +100,14 @@ pub(crate) struct FenceFigures {
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     pub(crate) moved: u64,
+    /// Runs that ended well: whose owner released the lease.
+    pub(crate) healthy_runs: u64,
+    /// How long the longest of them held the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) longest_run_ms: Option<u64>,
+    /// One and a half times to twice that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) suggested_ttl_s: Option<Ttl>,
 }
 
 #[derive(Serialize)]
@@ -227,6 +237,8 @@ impl LeaseFigures {
             advanced: tally.advanced,
             released: tally.released,
             revoked: tally.revoked,
+            halted: tally.halted,
+            resumed: tally.resumed,
             holds_us: Lengths::of(&tally.holds),
             beat_gap_p95_percent: tally.gap_p95_percent(),
             wants_longer_ttl: tally.wants_longer_ttl(),
@@ -235,7 +247,7 @@ impl LeaseFigures {
 
     /// Whether the log has nothing about leases.
     pub(crate) fn is_empty(&self) -> bool {
-        self.asked + self.renewed + self.advanced + self.released + self.revoked == 0
+        self.asked + self.renewed + self.advanced + self.released + self.revoked + self.halted == 0
     }
 }
 
@@ -245,7 +257,12 @@ fn fences(tally: &Tally, state: &State, settings: &Settings) -> Vec<FenceFigures
     let names: BTreeSet<&FenceName> = configured.chain(tally.fences.keys()).chain(state.marks.keys()).collect();
     let figures = |fence: &FenceName| {
         let counts = tally.fences.get(fence).copied().unwrap_or_default();
+        let runs = tally.leases.healthy.get(fence).copied().unwrap_or_default();
+        let longest = u64::try_from(runs.longest.as_millis()).unwrap_or(u64::MAX);
         FenceFigures {
+            healthy_runs: runs.count,
+            longest_run_ms: Some(longest).filter(|_| runs.count > 0),
+            suggested_ttl_s: runs.suggested_ttl(),
             fence: fence.clone(),
             mode: settings.rules(fence).map(|rules| rules.mode),
             mark: state.fence(fence).mark,

@@ -6,7 +6,7 @@ pub(crate) mod prometheus;
 use crate::{
     commands::{
         audit::moment::Moment,
-        stats::figures::{Figures, JobFigures, LeaseFigures},
+        stats::figures::{FenceFigures, Figures, JobFigures, LeaseFigures},
     },
     failure::{self, CommandError},
     host::{clock, surroundings::Environment},
@@ -101,6 +101,7 @@ fn show(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
     and_more(fences.len(), "fences", out)?;
     show_leases(&figures.leases, out)?;
     show_scheduled(&figures.scheduled, out)?;
+    show_ttls(fences, out)?;
     show_observed(figures, out)
 }
 
@@ -139,6 +140,9 @@ fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
     {
         writeln!(out, "{count:>8}  {word}")?;
     }
+    if leases.halted > 0 {
+        writeln!(out, "{:>8}  halts\n{:>8}  resumptions", leases.halted, leases.resumed)?;
+    }
     if let (Some(median), Some(p95)) = (leases.holds_us.median, leases.holds_us.p95) {
         writeln!(out, "time held, of those that ended")?;
         for (length_us, word) in [(median, "median"), (p95, "p95"), (leases.holds_us.max, "longest")] {
@@ -152,6 +156,21 @@ fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {
         ),
         None => Ok(()),
     }
+}
+
+/// Shows the TTL that each fence's healthy runs suggest.
+fn show_ttls(fences: &[FenceFigures], out: &mut impl Write) -> io::Result<()> {
+    for fence in fences.iter().take(MOST_SHOWN) {
+        let (Some(longest), Some(ttl)) = (fence.longest_run_ms, fence.suggested_ttl_s) else { continue };
+        writeln!(
+            out,
+            "fence '{}': the longest of {} runs that ended well took {}. With  --ttl {ttl},  such a run needs no heartbeat",
+            fence.fence,
+            fence.healthy_runs,
+            length(longest.saturating_mul(1000))
+        )?;
+    }
+    Ok(())
 }
 
 /// Shows whether enforce mode would refuse pushes.

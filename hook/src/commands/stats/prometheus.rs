@@ -57,9 +57,19 @@ pub(crate) fn text(figures: &Figures) -> String {
         ("git_fence_lease_renewals_total", "Renewals of leases.", leases.renewed),
         ("git_fence_lease_releases_total", "Leases that were released.", leases.released),
         ("git_fence_lease_revocations_total", "Leases that were revoked.", leases.revoked),
+        ("git_fence_lease_halts_total", "Fences that were halted.", leases.halted),
+        ("git_fence_lease_resumptions_total", "Halted fences that were resumed.", leases.resumed),
     ] {
         page.family(name, "counter", help);
         page.sample(name, &[], count);
+    }
+    let help =
+        "The TTL that the longest run of a fence that ended well suggests: one and a half times to twice its length.";
+    page.family("git_fence_lease_suggested_ttl_seconds", "gauge", help);
+    for fence in fences {
+        if let Some(ttl) = fence.suggested_ttl_s {
+            page.sample("git_fence_lease_suggested_ttl_seconds", &[("fence", fence.fence.as_str())], u64::from(ttl));
+        }
     }
     page.summary("git_fence_lease_hold", "Time that leases were held, of those that ended", &leases.holds_us);
     let names = scheduled.first().map(JobFigures::all);

@@ -149,7 +149,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         key: "allowRevoke",
         values: "pushers, repeatable",
         default: "none",
-        meaning: "who may revoke a lease by a push; `git-fence-hook revoke` always may",
+        meaning: "who may revoke, halt and resume a lease by a push; `git-fence-hook` always may",
         set: Set::List(|rules, given| given.list().map(|pushers| rules.allow_revoke = pushers)),
     },
     Setting {

@@ -235,5 +235,12 @@ fn figures_tell_starts_skips_and_failures_apart() {
     let audit = world.ok(world.hook_program().arg("audit").arg(world.server()));
     assert!(audit.contains(&format!("job 'nightly': tick {} failed", tick(at(3)))), "{audit}");
     assert!(audit.contains(&format!("job 'nightly': already-done, last tick {}", tick(first))), "{audit}");
+    world.ok(world.hook_program().args(["halt", "--reason", "a bad release"]).arg(world.server()));
+    assert_eq!(outcome_at(&b, at(5), &[], "true"), "halted");
+    let stats = world.ok(world.hook_program().args(["stats", "--json"]).arg(world.server()));
+    let job = &serde_json::from_str::<Value>(&stats).unwrap()["scheduled"][0];
+    assert_eq!((&job["halted"], &job["failed"], &job["started"]), (&1.into(), &1.into(), &3.into()), "{job}");
+    world.ok(world.hook_program().args(["resume", "--reason", "fixed"]).arg(world.server()));
+    assert_eq!(outcome_at(&b, at(5), &[], "true"), "ran");
     world.assert_log_is_whole();
 }

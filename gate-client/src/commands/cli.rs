@@ -55,7 +55,7 @@ enum FenceCommand {
     /// Every plain `git push` inside the command carries a fresh token. The exit code is that of the command, or
     /// 128+n if signal n killed it; 75 if the lease was lost; 69 if the remote cannot be reached; 77 if it denies
     /// access or would ask for a password; 2 for wrong usage; 126 if the command cannot be run; 127 if it is not found.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Push with a token: under the lease held here, or under one taken for this push
     Push(PushArgs),
     /// Take the lease and print its token; exit code 11 if another holds it

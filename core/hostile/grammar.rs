@@ -202,9 +202,9 @@ pub fn is_ref_as_text(text: &str) -> bool {
     String::from(RefName::new(bytes)) == text
 }
 
-/// The last paragraph of a message: `Fence-<key>: <value>` in every line, each key once, format 1 or 2.
+/// The last paragraph of a message: `Fence-<key>: <value>` in every line, each key once, format 1, 2 or 3.
 fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
-    let message = std::str::from_utf8(bytes).ok().filter(|message| message.len() <= 16_384)?;
+    let message = std::str::from_utf8(bytes).ok().filter(|message| message.len() <= 61_440)?;
     let mut lines: Vec<&str> = message.split('\n').collect();
     while lines.last() == Some(&"") {
         lines.pop();
@@ -221,7 +221,7 @@ fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
     let proof = found.get("Fence-Proof").is_none_or(|proof| is_hex(proof.as_bytes(), 64));
     let known = match found.get("Fence-Format") {
         Some(&"1") => true,
-        Some(&"2") => proof,
+        Some(&"2" | &"3") => proof,
         _ => false,
     };
     known.then_some(found)
@@ -229,7 +229,7 @@ fn trailers(bytes: &[u8]) -> Option<BTreeMap<&str, &str>> {
 
 /// Whether the record carries a proof.
 pub fn shows_proof(bytes: &[u8]) -> bool {
-    trailers(bytes).is_some_and(|found| found["Fence-Format"] == "2" && found.contains_key("Fence-Proof"))
+    trailers(bytes).is_some_and(|found| found["Fence-Format"] != "1" && found.contains_key("Fence-Proof"))
 }
 
 /// A trailer and the rule for its value.
@@ -247,25 +247,63 @@ pub fn is_lease(bytes: &[u8]) -> bool {
     };
     let ttl = |value: &str| value.strip_suffix('s').is_some_and(|digits| is_number_up_to(digits.as_bytes(), "604800"));
     trailers(bytes).is_some_and(|found| {
-        all_are(
-            &found,
-            &[
-                ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
-                ("Fence-Token", |value| is_token(value.as_bytes())),
-                ("Fence-Owner", shows_something),
-                ("Fence-State", |value| ["held", "released", "halted", "moved"].contains(&value)),
-                ("Fence-TTL", ttl),
-                ("Fence-Reason", reasons),
-                ("Fence-Holder", |value| is_hex(value.as_bytes(), 64)),
-                ("Fence-Nonce", |value| is_hex(value.as_bytes(), 32)),
-            ],
-        )
+        let jobs: Vec<_> =
+            found.iter().filter_map(|(key, line)| Some((key.strip_prefix("Fence-Job-")?, *line))).collect();
+        let has_its_jobs = jobs.is_empty() != (found["Fence-Format"] == "3") && jobs.len() <= 64;
+        has_its_jobs
+            && jobs.iter().all(|(name, line)| is_job(name, line))
+            && all_are(
+                &found,
+                &[
+                    ("Fence-Lease", |value| is_hex(value.as_bytes(), 32)),
+                    ("Fence-Token", |value| is_token(value.as_bytes())),
+                    ("Fence-Owner", shows_something),
+                    ("Fence-State", |value| ["held", "released", "halted", "moved"].contains(&value)),
+                    ("Fence-TTL", ttl),
+                    ("Fence-Reason", reasons),
+                    ("Fence-Holder", |value| is_hex(value.as_bytes(), 64)),
+                    ("Fence-Nonce", |value| is_hex(value.as_bytes(), 32)),
+                ],
+            )
     })
+}
+
+/// `<state> <tick>, token <n>[, <n> dropped][, late][, lost <tick> token <n>]; <schedule>; <owner>`, with an owner as records keep it.
+fn is_job(name: &str, line: &str) -> bool {
+    let is_name = (1..=64).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c));
+    let mut parts = line.splitn(3, "; ");
+    let (Some(what), Some(schedule), Some(owner)) = (parts.next(), parts.next(), parts.next()) else { return false };
+    let mut words: Vec<&str> = what.split(", ").collect();
+    let lost = |word: &str| {
+        let parts = word.strip_prefix("lost ").and_then(|of| of.split_once(" token "));
+        parts.is_some_and(|(tick, token)| is_deadline(tick) && tick >= "1970" && is_token(token.as_bytes()))
+    };
+    words.pop_if(|word| lost(word));
+    words.pop_if(|word| *word == "late");
+    let dropped = |word: &&mut &str| {
+        word.strip_suffix(" dropped").is_some_and(|n| is_number_up_to(n.as_bytes(), "18446744073709551615"))
+    };
+    if words.len() == 3 && words.last_mut().as_ref().is_some_and(dropped) {
+        words.pop();
+    }
+    let [started, token] = words[..] else { return false };
+    let states = ["running ", "done ", "failed ", "lost ", "forgotten "];
+    let is_started =
+        states.iter().filter_map(|state| started.strip_prefix(state)).any(|at| is_deadline(at) && at >= "1970");
+    let is_schedule = (schedule.starts_with("every ") || schedule.starts_with("cron "))
+        && schedule.len() <= 160
+        && !schedule.split(' ').any(str::is_empty)
+        && schedule.chars().all(|c| c.is_ascii_alphanumeric() || " */,-#?+_:.".contains(c));
+    let is_owner = shows_something(owner) && crate::owner_name(owner).as_deref() == Some(owner);
+    let token = token.strip_prefix("token ").is_some_and(|n| is_token(n.as_bytes()));
+    is_name && is_started && token && is_schedule && is_owner
 }
 
 /// The message of a beat's commit.
 pub fn is_beat(bytes: &[u8]) -> bool {
-    trailers(bytes).is_some_and(|found| {
+    trailers(bytes).filter(|found| found["Fence-Format"] != "3").is_some_and(|found| {
         let holder: Rule = ("Fence-Holder", |value| is_hex(value.as_bytes(), 64));
         let in_chain = found["Fence-Format"] == "1" || all_are(&found, &[holder]);
         in_chain
@@ -334,6 +372,10 @@ pub fn flaw_in(value: &Value) -> Option<String> {
                 let has_mark = others.remove("token").is_some_and(|token| is_mark(&token));
                 (!has_mark).then(|| format!("{key}: {value}")).or_else(|| flaw_in(&Value::Object(others)))
             }
+            "jobs" => value.as_object()?.iter().find_map(|(name, job)| {
+                let is_whole = is_job(name, "done 1970-01-01T00:00:00Z, token 1; every 1s; a") && job.is_object();
+                (!is_whole).then(|| name.clone()).or_else(|| flaw_in(job))
+            }),
             "stakes" if value.as_array().is_some_and(Vec::is_empty) => Some("no stakes".to_owned()),
             key => (!is_valid(key, value)).then(|| format!("{key}: {value}")).or_else(|| flaw_in(value)),
         }),
@@ -366,7 +408,11 @@ fn is_valid(key: &str, value: &Value) -> bool {
             value.is_null() || value.is_u64()
         }
         "state" if value.is_string() => {
-            text(&|bytes| [&b"held"[..], b"released", b"halted", b"moved", b"current"].contains(&bytes))
+            let of_ticks = [&b"running"[..], b"done", b"failed", b"lost", b"forgotten"];
+            text(&|bytes| {
+                [&b"held"[..], b"released", b"halted", b"moved", b"current"].contains(&bytes)
+                    || of_ticks.contains(&bytes)
+            })
         }
         "tokens" | "before" => is_kind(value),
         "event" => text(&|bytes| Scan(bytes).run(|b| b.is_ascii_lowercase() || b == b'.') == bytes.len()),

@@ -5,9 +5,9 @@ use super::{
     values::{self, object, stamp, token},
 };
 use crate::{
-    Accept, Claim, Decision, Event, Fence, Format, FoundLease, Holder, Lease, LeaseAsk, LeaseMove, LeasePart,
-    LeaseState, Mode, Proposal, Push, Rules, Secret, Standing, State, Token, TokenKind, Ttl, decide, next_token,
-    nonce_of, refs_say_over, settle, settle_as_reported,
+    Accept, Claim, Decision, Event, Fence, Format, FoundLease, Holder, Jobs, Lease, LeaseAsk, LeaseMove, LeasePart,
+    LeaseState, Mode, Proposal, Push, Rules, Secret, Standing, Start, State, TickState, Token, TokenKind, Ttl, decide,
+    next_token, nonce_of, refs_say_over, settle, settle_as_reported,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -49,6 +49,7 @@ fn ask() -> impl Strategy<Value = Request> {
                 mark: None,
                 only_asks: only_asks && fitting == 0,
                 stopped: None,
+                skip: None,
                 secret: secret.map(values::secret),
                 may_revoke,
             },
@@ -88,7 +89,8 @@ impl Request {
                 let state = if self.fitting == 1 { LeaseState::Held } else { LeaseState::Released };
                 let next = next_token(Some(current.lease.token), crate::Mark::default());
                 let token = next.filter(|_| self.fitting == 1).unwrap_or(current.lease.token);
-                *lease = Lease { nonce, state, token, ..current.lease.clone() };
+                let ends = (self.fitting == 2).then_some(TickState::Done);
+                *lease = Lease { nonce, state, token, jobs: current.lease.jobs.ended(ends), ..current.lease.clone() };
                 *parents = current.parent.clone().into_iter().collect();
                 self.ask.secret = (0..3).map(values::secret).find(|secret| secret.holder() == lease.holder);
                 if let Some(master) = master_of(&current.lease) {
@@ -113,6 +115,7 @@ impl Request {
                 *parents = current.and_then(|current| current.commit.clone()).into_iter().collect();
                 self.ask.secret = None;
                 *proof = None;
+                lease.jobs = started(current, lease);
                 if let Some(beat) = &mut self.ask.beat {
                     beat.lease = lease.id.clone();
                 }
@@ -121,6 +124,15 @@ impl Request {
         }
         self.ask
     }
+}
+
+/// The jobs of the lease before, one of whose ticks may be started: the first job that the request has.
+fn started(current: Option<&Standing>, lease: &Lease) -> Jobs {
+    let before = current.map(|current| current.lease.jobs.carried()).unwrap_or_default();
+    let Some((name, job)) = lease.jobs.iter().next() else { return before };
+    let start = Start { tick: job.tick, dropped: job.dropped, late: job.late };
+    let schedule = before.get(name).map_or(&job.schedule, |known| &known.schedule);
+    before.started(name, &start, schedule, lease.token, &lease.owner).unwrap()
 }
 
 /// Whether the request carries the proof that the previous record asked for, and asks for another one next.
@@ -275,6 +287,15 @@ proptest! {
             prop_assert!(change.change == LeaseMove::Grant || ask.may_revoke);
             prop_assert!(change.standing.lease.ttl <= rules.lease_max_ttl);
             prop_assert!(change.standing.lease.format == Format::OneUse && change.standing.beat.is_some());
+        }
+        // No job goes back, and no tick that was done is started again.
+        for (name, job) in fence.lease.iter().flat_map(|lease| lease.lease.jobs.iter()) {
+            let next = change.standing.lease.jobs.get(name);
+            prop_assert!(next.is_some() || job.state == TickState::Forgotten, "'{}' has vanished", name);
+            let Some(next) = next.filter(|_| job.state != TickState::Forgotten) else { continue };
+            prop_assert!(next.tick >= job.tick, "{:?} after {:?}", next, job);
+            let starts = next.token != job.token && next.state == TickState::Running;
+            prop_assert!(!starts || next.tick > job.tick || job.state != TickState::Done, "{:?} after {:?}", next, job);
         }
         // After it has landed, no token granted before can be granted or can write again.
         let mut later = state.clone();

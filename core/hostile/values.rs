@@ -1,13 +1,19 @@
 //! Generators of values of every kind, small ones and those at the limits.
 
 use crate::{
-    AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, KnownSettings, Landed, Lease,
-    LeaseChange, LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, Mark, MarkAt, MarkChange, MarkLine,
-    MarkRecord, MarkStanding, MarkState, ObjectId, Ownership, Place, Plan, PlannedRef, PushId, Reason, ReceivePack,
-    RefName, Refused, Renewed, Secret, Source, Stake, Stamp, Standing, State, StorePlace, Token, TokenKind, Ttl, Who,
-    few_words, hash_line, nonce_of, owner_name,
+    AskedRef, Beat, Code, Event, Evidence, FenceName, Format, Heir, Holder, InFlight, Job, JobName, Jobs,
+    KnownSettings, Landed, Lease, LeaseChange, LeaseId, LeaseLine, LeaseMove, LeasePart, LeaseState, Line, LostTick,
+    Mark, MarkAt, MarkChange, MarkLine, MarkRecord, MarkStanding, MarkState, ObjectId, Ownership, Place, Plan,
+    PlannedRef, PushId, Reason, ReceivePack, RefName, Refused, Renewed, ScheduleText, Secret, SkipCause, Source, Stake,
+    Stamp, Standing, State, StorePlace, Tick, TickSkip, TickState, Token, TokenKind, Ttl, Who, few_words, hash_line,
+    nonce_of, owner_name,
 };
-use proptest::{collection::vec, option, prelude::*, sample::select};
+use proptest::{
+    collection::{btree_map, vec},
+    option,
+    prelude::*,
+    sample::select,
+};
 
 /// Small numbers collide, large ones overflow.
 pub(super) fn number(most: u64) -> impl Strategy<Value = u64> {
@@ -62,8 +68,8 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
     let words = || prop_oneof![8 => ".{0,6}", 1 => ".{98,103}", 1 => ".{198,203}"];
     let text = (words(), option::of(words()));
     let nonce = prop_oneof![(0..3u8).prop_map(|n| [n; 16]), any::<[u8; 16]>()];
-    (0..3u8, token(), state, ttl, reason(), text, (format(), nonce)).prop_map(
-        |(id, token, state, ttl, reason, (owner, words), (format, nonce))| Lease {
+    (0..3u8, token(), state, ttl, reason(), text, (format(), nonce, jobs())).prop_map(
+        |(id, token, state, ttl, reason, (owner, words), (format, nonce, jobs))| Lease {
             format,
             id: LeaseId::of([id; 16]),
             token,
@@ -73,6 +79,7 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
             reason,
             since: words.as_ref().map(|_| Beat::deadline_at(token.get())),
             words: words.as_deref().and_then(few_words),
+            jobs: if format == Format::OneUse { jobs } else { Jobs::default() },
             holder: match format {
                 Format::OneSecret => secret(id).holder(),
                 Format::OneUse => secret(id).of_record(LeasePart::Lease, &nonce_of(nonce)).holder(),
@@ -80,6 +87,27 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
             nonce: nonce_of(nonce),
         },
     )
+}
+
+pub(super) fn jobs() -> impl Strategy<Value = Jobs> {
+    use TickState as S;
+    let state = select(vec![S::Running, S::Done, S::Failed, S::Lost, S::Forgotten]);
+    let schedule = select(vec!["every 60s", "cron Europe/Berlin 30 3 * * MON-FRI"]);
+    let count = (prop_oneof![Just(0), any::<u64>()], any::<bool>(), option::weighted(0.2, token()), ".{0,6}");
+    let job = (number(253_402_207_200), state, token(), schedule, count).prop_map(
+        |(tick, state, token, schedule, (dropped, late, lost, owner))| Job {
+            tick: Tick::at(tick).unwrap(),
+            state,
+            token,
+            dropped,
+            late,
+            lost: lost.map(|token| LostTick { tick: Tick::at(9).unwrap(), token }),
+            schedule: ScheduleText::parse(schedule).unwrap(),
+            owner: owner_name(&owner).unwrap_or_else(|| "somebody".to_owned()),
+        },
+    );
+    let name = select(vec!["a", "b.c"]).prop_map(|name| JobName::parse(name).unwrap());
+    btree_map(name, job, 0..2).prop_map(|jobs| Jobs::try_from(jobs).unwrap())
 }
 
 /// The proof that a beat with this nonce asks for.
@@ -270,7 +298,7 @@ fn refused() -> impl Strategy<Value = Refused> {
     (select(Code::ALL.to_vec()), any::<String>(), about, source, who(), vec(asked, 0..3), number(u64::MAX)).prop_map(
         |(code, reason, (fence, token, mark), source, who, refs, elapsed_us)| {
             let count = refs.len();
-            Refused { code, reason, fence, token, mark, source, who, refs, count, elapsed_us }
+            Refused { code, reason, fence, token, mark, source, job: None, who, refs, count, elapsed_us }
         },
     )
 }
@@ -278,7 +306,15 @@ fn refused() -> impl Strategy<Value = Refused> {
 pub(super) fn lease_line() -> impl Strategy<Value = LeaseLine> {
     let push = option::of((0..9u64).prop_map(PushId));
     (fence(), push, mark(), standing(), option::of(number(u64::MAX)), "[a-z]{0,5}").prop_map(
-        |(fence, push, mark, standing, held_ms, pusher)| LeaseLine { fence, push, mark, standing, held_ms, pusher },
+        |(fence, push, mark, standing, held_ms, pusher)| LeaseLine {
+            ticks: Jobs::default().changes_to(&standing.lease.jobs),
+            fence,
+            push,
+            mark,
+            standing,
+            held_ms,
+            pusher,
+        },
     )
 }
 
@@ -327,6 +363,11 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         3 => renewed().prop_map(Event::LeaseRenewed),
         1 => refused().prop_map(Event::PushRejected),
         1 => refused().prop_map(Event::LeaseRefused),
+        1 => (fence(), option::of(0..9u64), who()).prop_map(|(fence, tick, who)| {
+            let job = JobName::parse("a").unwrap();
+            let skip = TickSkip { job, found: SkipCause::AlreadyDone, tick: tick.and_then(Tick::at) };
+            Event::TickSkipped { fence, skip, who }
+        }),
         2 => landed(),
         1 => refused().prop_map(Event::PushObserved),
         1 => (0..3u32, words).prop_map(|(version, pusher)| Event::LogBegun { version, pusher }),
@@ -373,12 +414,12 @@ pub(super) fn state() -> impl Strategy<Value = State> {
         receive_pack: None,
         landed: Landed { spent: landed, moved },
     });
-    let marks = proptest::collection::btree_map(fence(), mark(), 0..3);
-    let leases = proptest::collection::btree_map(fence(), standing(), 0..3);
-    let kinds = proptest::collection::btree_map(fence(), kind(), 0..3);
+    let marks = btree_map(fence(), mark(), 0..3);
+    let leases = btree_map(fence(), standing(), 0..3);
+    let kinds = btree_map(fence(), kind(), 0..3);
     let written =
         option::of(mark_at()).prop_map(|at| MarkStanding { last: at.as_ref().and_then(|at| at.record.by.clone()), at });
-    let written = proptest::collection::btree_map(fence(), written, 0..2);
+    let written = btree_map(fence(), written, 0..2);
     let never_granted = proptest::collection::btree_set(fence(), 0..2);
     (
         marks,

@@ -63,8 +63,16 @@ pub use lease::standing::{LeaseAsk, LeaseChange, LeaseMove, MarkAsk, Proposal, S
 pub use lease::stopped::StoppedPush;
 pub use lease::store::{GateAnswer, GateSays, LeaseStore, Record, Swap, SwapRefused, Swapped};
 pub use lease::taking::{MOST_TRIES, Sight, Taking, TakingAnswer, TakingEnd, TakingNext, TakingRefusal};
+pub use lease::ticks::change::{JobFault, TICK_ALLOWANCE_MS, TickChange};
+pub use lease::ticks::due::{Due, DueError, LONGEST_JITTER, MOST_CAUGHT_UP, Scheduled, Start, jitter_part};
+pub use lease::ticks::job::{Job, JobName, LostTick, ScheduleText, Tick, TickState};
+pub use lease::ticks::jobs::{Jobs, MOST_JOBS, TooManyJobs};
+pub use lease::ticks::schedule::{Pending, Schedule, ScheduleError};
+pub use lease::ticks::skip::{SkipCause, TickSkip};
 pub use lease::trailers::RecordError;
-pub use lease::value::{Format, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name};
+pub use lease::value::{
+    Format, JOBS_FORMAT, LEASE_FORMAT, LeaseId, LeaseState, Reason, Ttl, few_words, nonce_of, owner_name,
+};
 pub use lease::words::{Halt, LastHolder, free_in_words, held_in_words};
 pub use log::chain::{LineHash, hash_line};
 pub use log::event::{Event, LeaseLine, Line, MarkLine, Renewed, Stake, Who};
@@ -80,6 +88,7 @@ pub use log::stamp::Stamp;
 pub use log::state::State;
 pub use report::healthy::HealthyRuns;
 pub use report::leases::LeaseTally;
+pub use report::scheduled::{JobTally, ScheduledTally};
 pub use report::spread::Spread;
 pub use report::tally::{FenceTally, Observed, Tally};
 pub use rule::code::Code;
@@ -90,7 +99,7 @@ pub use rule::fence::Fence;
 pub use rule::heirs::{Heir, KnownSettings, heirs};
 pub use rule::offer::{Offer, OptionsError, Source, TRAILER, read_options, read_trailer};
 pub use rule::pattern::{pattern_flaw, pattern_matches};
-pub use rule::reject::{HeldBy, MovedRef, Reject, StoreBehind};
+pub use rule::reject::{HeldBy, MovedRef, Reject, StoreBehind, TickAhead};
 pub use rule::rules::{Accept, CountedTrailers, Mode, Rules, Settings, Syslog, TokenKind};
 pub use rule::store_setting::{NAME_PARAMETER, StoreUrl, WRONG_NAME, is_store_name, shown_url};
 pub use value::clone_setting;

@@ -107,6 +107,7 @@ impl Protocol {
             reason,
             words: None,
             since: None,
+            jobs: git_fence_core::Jobs::default(),
             holder: self.asked(0, 0, NOWHERE),
             nonce: String::new(),
         };

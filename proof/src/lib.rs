@@ -9,6 +9,8 @@
 //!
 //! [`Stored`] has the leases in a store, which forgets and rolls back, and the mark in the remote, with a gate and without.
 //!
+//! [`Ticks`] is the memory of schedules: which ticks were started, by machines whose clocks differ.
+//!
 //! What this does not show: that the effects at the rim behave as assumed here (that the lock is a lock, that a sync is a
 //! sync, that a process that looks dead is dead). That is tested with real git.
 
@@ -25,9 +27,11 @@ pub mod scenarios;
 mod server;
 pub mod steps;
 pub mod stored;
+pub mod ticks;
 pub mod world;
 
 pub use hookless::{Hookless, PushStyle};
 pub use protocol::Protocol;
 pub use scenarios::{Scenario, scenarios};
 pub use stored::{StoreRules, Stored};
+pub use ticks::{TickRules, Ticks};

@@ -1,7 +1,7 @@
 //! `git-fence-proof model`: visits every state of the models, and reports the result.
 
 use git_fence_proof::{
-    PushStyle,
+    PushStyle, TickRules,
     report::{self, CheckOutcome},
     scenarios,
     stored::{
@@ -16,7 +16,8 @@ use std::{
     thread,
 };
 
-const USAGE: &str = "usage: git-fence-proof model [--naive | --without-companion | --hookless | --store] [SCENARIO]\n";
+const USAGE: &str =
+    "usage: git-fence-proof model [--naive | --without-companion | --hookless | --store | --ticks] [SCENARIO]\n";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ["model", "--naive"] => naive(),
         ["model", "--without-companion"] => without_companion(),
         ["model", "--hookless"] => hookless(),
+        ["model", "--ticks"] => ticks(),
         ["model", "--store"] => stored(""),
         ["model", "--store", scenario] => stored(scenario),
         ["model", scenario] if !scenario.starts_with('-') => gate(scenario),
@@ -73,6 +75,22 @@ fn hookless() -> bool {
     let mut is_good = whole.is_good();
     for (what, hole) in PushStyle::HOLES {
         let found = report::run_hookless(hole, HasDiscoveries::AnyFailures);
+        print(&format!("{what}\n  "), &found);
+        is_good &= !found.broken.is_empty();
+    }
+    is_good
+}
+
+/// Schedules: each tick is started once, and the checker finds every omission.
+fn ticks() -> bool {
+    let mut is_good = true;
+    for (what, rules) in TickRules::KEPT {
+        let found = report::run_ticks(rules, HasDiscoveries::All);
+        print(&format!("ticks, {what}\n  "), &found);
+        is_good &= found.is_good();
+    }
+    for (what, hole) in TickRules::HOLES {
+        let found = report::run_ticks(hole, HasDiscoveries::AnyFailures);
         print(&format!("{what}\n  "), &found);
         is_good &= !found.broken.is_empty();
     }

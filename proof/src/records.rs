@@ -92,6 +92,7 @@ impl Protocol {
             reason: rec.reason.into(),
             words: None,
             since: None,
+            jobs: git_fence_core::Jobs::default(),
             holder: self.asked(0, rec.grant, commit),
             nonce: nonce_of([commit; 16]),
         };

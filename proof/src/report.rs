@@ -7,6 +7,7 @@ use crate::{
     scenarios::{Kind, Scenario},
     steps::ModelStep,
     stored::{self, StoreRules, Stored, StoredScenario},
+    ticks::{self, TickRules, Ticks},
     world::World,
 };
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
@@ -102,6 +103,14 @@ pub fn run_hookless(how: PushStyle, until: HasDiscoveries) -> CheckOutcome {
     explore(Hookless { how, latches: Latches::default() }, 1, until, |_, path| {
         let steps = path.into_iter().filter_map(|(_, step)| step).enumerate();
         steps.map(|(n, step)| format!("{:>4}. {}\n", n + 1, hookless::line(step))).collect()
+    })
+}
+
+/// Visits every state of the memory of schedules.
+pub fn run_ticks(rules: TickRules, until: HasDiscoveries) -> CheckOutcome {
+    explore(Ticks::new(rules), 1, until, |_, path| {
+        let steps = path.into_iter().filter_map(|(_, step)| step).enumerate();
+        steps.map(|(n, step)| format!("{:>4}. {}\n", n + 1, ticks::line(step))).collect()
     })
 }
 

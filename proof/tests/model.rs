@@ -1,16 +1,17 @@
 //! The promises hold in every reachable state, and the models detect it if they do not.
 
 use git_fence_proof::{
-    PushStyle,
+    PushStyle, TickRules,
     hookless::{COUNTER, NOT_BOTH, ONE_HOLDER},
     promises::{NO_WINDOW, SPENT},
-    report::{run, run_hookless, run_stored},
+    report::{run, run_hookless, run_stored, run_ticks},
     scenarios,
     stored::{
         ABOVE_THE_MARK, DONE_IS_DONE, FORGOTTEN, GateRules, HALTED, Hole, LOST_FOR_A_REASON, NO_LIE, NO_REVIVAL,
         STORE_BELIEF, StoreRules, StoredScenario, asking_scenarios, holes, needless, stored_scenarios,
         unasking_scenarios,
     },
+    ticks::{LOSSES, ONCE},
 };
 use stateright::HasDiscoveries;
 
@@ -93,6 +94,19 @@ fn model_detects_each_omission_without_a_hook() {
         let broken = run_hookless(how, HasDiscoveries::AnyFailures).broken;
         let is_found = broken.iter().any(|(promise, _)| [ONE_HOLDER, NOT_BOTH, COUNTER].contains(promise));
         assert!(is_found, "{what}: {broken:?}");
+    }
+}
+
+#[test]
+fn each_tick_is_started_once_and_each_omission_is_detected() {
+    for (what, rules) in TickRules::KEPT {
+        let found = run_ticks(rules, HasDiscoveries::All);
+        assert!(found.is_good(), "{what}: {found:?}");
+    }
+    let expected = [ONCE, ONCE, LOSSES];
+    for ((what, rules), promise) in TickRules::HOLES.into_iter().zip(expected) {
+        let broken = run_ticks(rules, HasDiscoveries::All).broken;
+        assert!(broken.iter().any(|(name, _)| *name == promise), "{what}: {broken:?}");
     }
 }
 

@@ -94,6 +94,8 @@ variables! {
     GIT_FENCE_OWNER = "GIT_FENCE_OWNER", "`git fence run`", "the command", "the owner of the lease";
     GIT_FENCE_REMOTE = "GIT_FENCE_REMOTE", "`git fence run`", "`git fence`, the command", "the remote";
     GIT_FENCE_LEASE = "GIT_FENCE_LEASE", "`git fence run`", "`git fence`, the command", "the id of this ownership";
+    GIT_FENCE_TICK = "GIT_FENCE_TICK", "`git fence run --every` and `--cron`", "the command", "the tick that the command runs for: RFC 3339, UTC";
+    GIT_FENCE_TICKS_DROPPED = "GIT_FENCE_TICKS_DROPPED", "`git fence run --every` and `--cron`", "the command", "how many missed ticks were dropped before this one";
     GIT_FENCE_DIR = "GIT_FENCE_DIR", "`git fence run`", "`git fence`, the command", "the directory of the lease, which only the user can read";
     GIT_FENCE_RUNS = "GIT_FENCE_RUNS", "`git fence run`", "`git fence`", "the directories of all runs around the command, outermost first";
     GIT_ALLOW_PROTOCOL = "GIT_ALLOW_PROTOCOL", "the user; `git fence run` adds to it", "git", "the protocols that git may use; `fence` is added";

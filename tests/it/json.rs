@@ -95,6 +95,15 @@ fn life(world: &World, remote: Remote) -> BTreeSet<String> {
     of(&b, &["run", "--max-hold", "1s", "--", "sleep", "60"]);
     let ran = of(&b, &["run", "--", "printf", "no newline"]);
     assert_eq!((&ran["outcome"], &ran["exit_code"]), (&"ran".into(), &0.into()), "{ran}");
+    let scheduled = &["run", "--every", "100d", "--job", "nightly"][..];
+    for outcome in ["ran", "already-done"] {
+        assert_eq!(of(&b, &[scheduled, &["--", "true"]].concat())["outcome"], outcome);
+    }
+    let too_late = of(&b, &["run", "--every", "50d", "--job", "late", "--start-within", "1s", "--", "true"]);
+    assert_eq!(too_late["outcome"], "not-due", "{too_late}");
+    assert_eq!(of(&b, &["ticks"])["jobs"][0]["job"], "nightly");
+    of(&b, &["ticks", "reschedule", "nightly", "--cron", "30 3 * * *"]);
+    of(&b, &["ticks", "forget", "nightly", "--reason", "not needed"]);
     of(&b, &["acquire"]);
     of(&b, &["release"]);
     if remote == Remote::Bare {

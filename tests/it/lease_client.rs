@@ -456,7 +456,7 @@ fn unreadable_lease_is_named() {
     for (id, words) in [
         (blob, "it is a blob"),
         (commit("an old lease\n\nFence-Token: 4"), "Fence-Format is missing"),
-        (commit(&message.replace("Fence-Format: 2", "Fence-Format: 3")), "format 3"),
+        (commit(&message.replace("Fence-Format: 2", "Fence-Format: 4")), "format 4"),
         (commit(&message.replace("Fence-Token: 1", "Fence-Token: one")), "Fence-Token is invalid: 'one'"),
     ] {
         world.ok(world

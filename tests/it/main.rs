@@ -61,6 +61,7 @@ mod stats;
 mod stores;
 mod stray_refs;
 mod support;
+mod ticks;
 mod time_namespaces;
 mod tokens;
 mod unanswered;

@@ -121,6 +121,7 @@ impl Holder {
             reason: Reason::First,
             words: None,
             since: Some(now()),
+            jobs: git_fence_core::Jobs::default(),
             holder: self.master.of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         })

@@ -187,6 +187,7 @@ impl<R: Records> FenceLease<R> {
             reason,
             words: None,
             since: Some(Beat::deadline_at(*self.now_ms.borrow())),
+            jobs: git_fence_core::Jobs::default(),
             holder: master.of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         };

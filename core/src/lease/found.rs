@@ -27,6 +27,7 @@ impl Fence<'_> {
             push: None,
             mark: self.mark,
             standing: Standing { since: since.clone(), heard: now.clone(), ..known.clone() },
+            ticks: Vec::new(),
             held_ms: None,
             pusher: pusher.to_owned(),
         })
@@ -42,6 +43,7 @@ impl Fence<'_> {
             push: None,
             mark: self.mark.max(mark),
             standing,
+            ticks: Vec::new(),
             held_ms: None,
             pusher: pusher.to_owned(),
         };

@@ -103,6 +103,7 @@ impl<'a> TestRun<'a> {
             reason,
             words: None,
             since: None,
+            jobs: before.as_ref().map(|before| before.lease.jobs.carried()).unwrap_or_default(),
             holder: self.key().of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         };

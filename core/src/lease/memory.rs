@@ -186,7 +186,7 @@ impl LeaseStore for MemoryStore {
         let contents = self.contents.borrow();
         let beat = contents.beat.as_ref().and_then(|at| contents.beat_at(at)).cloned();
         let lease = contents.lease.as_ref().and_then(|at| contents.stored(at));
-        Ok(LeaseSnapshot { lease, beat_at: contents.beat.clone(), beat })
+        Ok(LeaseSnapshot { lease, beat_at: contents.beat.clone(), beat, ..LeaseSnapshot::default() })
     }
 
     /// The nonce is the version.
@@ -260,6 +260,10 @@ fn answer(reject: &Reject) -> GateAnswer {
     };
     let mark = reject.compared().map(|(_, mark)| mark);
     let code: Option<Code> = Some(reject.code());
+    let now = match reject {
+        Reject::TickAhead { ahead, .. } => Some(ahead.now),
+        _ => None,
+    };
     GateAnswer {
         verdict: "rejected".to_owned(),
         code,
@@ -267,6 +271,7 @@ fn answer(reject: &Reject) -> GateAnswer {
         holder,
         halt: None,
         fences: None,
+        now,
         sentence: Some(reject.to_string()),
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! [`in_store`] is what only leases in a store need: the store's record, and the mark in the remote.
 //!
+//! [`ticks`] are the due times of schedules, and the memory of which were started.
+//!
 //! [`store`] is the interface of lease stores, [`snapshot`] what a store returns; [`taking`] and [`pushing`] are the
 //! two protocols of the client, as state machines.
 
@@ -29,6 +31,7 @@ pub(crate) mod standing;
 pub(crate) mod stopped;
 pub(crate) mod store;
 pub(crate) mod taking;
+pub(crate) mod ticks;
 pub(crate) mod trailers;
 pub(crate) mod value;
 pub(crate) mod words;

@@ -5,9 +5,12 @@
 
 use super::{
     trailers::{PROOF, RecordError, RecordTrailers, digits},
-    value::{LONGEST_WORDS, one_line},
+    value::{JOBS_FORMAT, LONGEST_WORDS, one_line},
 };
-use crate::{FenceName, Format, Halt, Holder, LeaseId, LeaseState, Reason, Secret, Token, Ttl, few_words, owner_name};
+use crate::{
+    FenceName, Format, Halt, Holder, Job, JobName, Jobs, LeaseId, LeaseState, Reason, Secret, TickState, Token, Ttl,
+    few_words, owner_name,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +42,9 @@ pub struct Lease {
     /// this. Older versions do not write it. In JSON it is `began`: the log has a `since` of the gate's own beside it.
     #[serde(default, rename = "began", skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
+    /// The scheduled jobs of the fence, which every record carries on.
+    #[serde(default, skip_serializing_if = "Jobs::is_empty")]
+    pub jobs: Jobs,
     /// The hash of the proof that the holder's next record must carry.
     pub holder: Holder,
     /// Fresh in every commit: if two runs made the same object, both would succeed in creating it.
@@ -48,8 +54,9 @@ pub struct Lease {
 impl Lease {
     /// The commit message with this record for `fence`, carrying `proof`.
     pub fn message(&self, fence: &FenceName, proof: Option<&Secret>) -> String {
-        let Lease { format, id, token, owner, state, ttl, reason, words, since, holder, nonce } = self;
-        let format = u32::from(*format);
+        let Lease { format, id, token, owner, state, ttl, reason, words, since, jobs, holder, nonce } = self;
+        let format = if jobs.is_empty() { u32::from(*format) } else { JOBS_FORMAT };
+        let jobs = jobs.lines();
         let what = match (state, reason) {
             (LeaseState::Held, _) => format!("held by {owner}, token {token}"),
             (LeaseState::Released, Reason::Revoked) if self.is_revocation() => format!("taken away by {owner}"),
@@ -66,7 +73,7 @@ impl Lease {
         format!(
             "{fence}: {what} ({why})\n\n\
              Fence-Format: {format}\nFence-Lease: {id}\nFence-Token: {token}\nFence-Owner: {owner}\n\
-             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {why}\n{since}Fence-Holder: {}\nFence-Nonce: {nonce}\n{}",
+             Fence-State: {state}\nFence-TTL: {ttl}\nFence-Reason: {why}\n{since}{jobs}Fence-Holder: {}\nFence-Nonce: {nonce}\n{}",
             holder,
             proof_line(proof)
         )
@@ -90,9 +97,16 @@ impl Lease {
             reason: trailers.parse("Fence-Reason", |_| Reason::parse(word))?,
             words,
             since: trailers.find("Fence-Since").filter(|time| is_moment(time)).map(str::to_owned),
+            jobs: trailers.jobs()?,
             holder: trailers.holder()?,
             nonce: trailers.nonce()?,
         })
+    }
+
+    /// The scheduled job for which it was taken, with this record.
+    pub fn starts(&self) -> Option<&JobName> {
+        let starts = |job: &Job| job.state == TickState::Running && job.token == self.token;
+        self.jobs.iter().find(|(_, job)| starts(job)).map(|(name, _)| name)
     }
 
     /// Whether this record ends an ownership, or a halt, and begins none: it ends as it begins.
@@ -145,7 +159,7 @@ impl Beat {
 
     /// Reads the message of a commit.
     pub fn read(message: &[u8]) -> Result<Beat, RecordError> {
-        let trailers = RecordTrailers::read(message)?;
+        let trailers = RecordTrailers::read_without_jobs(message)?;
         trailers.proof()?;
         Ok(Beat {
             lease: trailers.lease()?,
@@ -188,7 +202,12 @@ fn proof_line(proof: Option<&Secret>) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{LeasePart, nonce_of};
+    use crate::{
+        LeasePart, MOST_JOBS, ScheduleText,
+        lease::ticks::{job::tests::job, jobs::tests::jobs},
+        nonce_of,
+    };
+    use std::collections::BTreeMap;
 
     pub(crate) fn lease(id: u8, token: u64, state: LeaseState) -> Lease {
         let nonce = nonce_of([token as u8 ^ if state == LeaseState::Held { 0 } else { 0x80 }; 16]);
@@ -202,6 +221,7 @@ pub(crate) mod tests {
             reason: Reason::First,
             words: None,
             since: None,
+            jobs: Jobs::default(),
             holder: secret(id).of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         }
@@ -260,6 +280,47 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn record_with_jobs_has_a_format_of_its_own() {
+        let fence = FenceName::repo();
+        let jobs = jobs([("a", job(60, TickState::Running, 42)), ("b.c", job(120, TickState::Failed, 3))]);
+        let lease = Lease { jobs, ..lease(7, 42, LeaseState::Held) };
+        let good = lease.message(&fence, Some(&secret(9)));
+        assert_eq!((Lease::read(good.as_bytes()), Secret::shown_in(good.as_bytes())), (Ok(lease), Some(secret(9))));
+        assert!(good.contains("Fence-Format: 3\n"), "an older version drops what it does not know");
+        for (from, to) in [
+            ("Fence-Format: 3", "Fence-Format: 2"),
+            ("Fence-Job-a", "Fence-Job-A"),
+            ("Fence-Job-a", "Fence-Job-b.c"),
+            ("running", "perhaps"),
+        ] {
+            let bad = good.replacen(from, to, 1);
+            assert_ne!(bad, good, "{from}");
+            assert!(Lease::read(bad.as_bytes()).is_err(), "{bad}");
+        }
+        let beat = beat(7).message(&fence, None).replacen("Fence-Format: 2", "Fence-Format: 3", 1);
+        assert!(Beat::read(beat.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn longest_record_can_be_read() {
+        let owner = owner_name(&"\u{1f600}".repeat(200)).unwrap();
+        let every = format!("cron {}", "x".repeat(155));
+        let schedule = ScheduleText::parse(&every).unwrap();
+        let job = |n: usize| {
+            let job = job(253_402_207_200, TickState::Forgotten, Token::MAX.get());
+            (
+                format!("{n:0>64}"),
+                Job { dropped: u64::MAX, late: true, owner: owner.clone(), schedule: schedule.clone(), ..job },
+            )
+        };
+        let all: BTreeMap<JobName, Job> =
+            (0..MOST_JOBS).map(job).map(|(name, job)| (JobName::parse(&name).unwrap(), job)).collect();
+        let lease = Lease { jobs: Jobs::try_from(all).unwrap(), owner, ..lease(7, 42, LeaseState::Held) };
+        let message = lease.message(&FenceName::repo(), Some(&secret(9)));
+        assert_eq!(Lease::read(message.as_bytes()), Ok(lease), "{}", message.len());
+    }
+
+    #[test]
     fn subject_says_who_holds_or_released_the_lease() {
         let subject = |lease: Lease| lease.message(&FenceName::repo(), None).lines().next().unwrap().to_owned();
         assert_eq!(subject(lease(1, 5, LeaseState::Held)), "repo: held by agent-1, token 5 (first)");
@@ -272,7 +333,9 @@ pub(crate) mod tests {
         let good = lease(7, 42, LeaseState::Held).message(&FenceName::repo(), Some(&secret(9)));
         for (from, to) in [
             ("Fence-Format: 2", "Fence-Format: 3"),
+            ("Fence-Format: 2", "Fence-Format: 4"),
             ("Fence-Format: 2", "Fence-Format: 02"),
+            ("Fence-Nonce: ", "Fence-Job-a: done 2026-01-01T00:00:00Z, token 1; every 60s; b\nFence-Nonce: "),
             ("Fence-Format: 2\n", ""),
             ("Fence-Proof: ", "Fence-Proof: x"),
             ("Fence-Token: 42", "Fence-Token: 042"),
@@ -291,8 +354,8 @@ pub(crate) mod tests {
             assert_ne!(bad, good, "{from}");
             assert!(Lease::read(bad.as_bytes()).is_err(), "{bad}");
         }
-        let future = good.replacen("Fence-Format: 2", "Fence-Format: 3", 1);
-        assert_eq!(Lease::read(future.as_bytes()), Err(RecordError::Format("3".to_owned())));
+        let future = good.replacen("Fence-Format: 2", "Fence-Format: 4", 1);
+        assert_eq!(Lease::read(future.as_bytes()), Err(RecordError::Format("4".to_owned())));
         let half = good.replacen("Fence-Proof: 0", "Fence-Proof: ", 1);
         assert!(
             !Lease::read(half.as_bytes()).unwrap_err().to_string().contains("909"),

@@ -2,7 +2,7 @@
 //!
 //! The same for every store: a store returns records and versions, and this module interprets them.
 
-use crate::{Beat, Halt, HeldBy, Lease, LeaseState, Stamp};
+use crate::{Beat, Halt, HeldBy, Jobs, Lease, LeaseState, Stamp};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -39,6 +39,8 @@ pub struct LeaseSnapshot {
     pub beat_at: Option<Version>,
     /// The beat, if it can be read.
     pub beat: Option<Beat>,
+    /// Jobs that came from another place, where the fence never had a lease.
+    pub moved_in: Jobs,
 }
 
 /// A lease in its store.
@@ -131,6 +133,11 @@ impl LeaseSnapshot {
             expires_in_ms: deadline.saturating_sub(now.unix_ms).min(ttl_ms),
             progress: beat.and_then(|beat| beat.progress.clone()),
         })
+    }
+
+    /// The scheduled jobs of the fence.
+    pub fn jobs(&self) -> &Jobs {
+        self.lease.as_ref().map_or(&self.moved_in, |stored| &stored.lease.jobs)
     }
 
     /// Whether the lease was taken and not released. It may have expired.

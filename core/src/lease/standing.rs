@@ -2,7 +2,7 @@
 
 use crate::{
     Accept, Beat, FenceEntry, FenceName, Halt, Holder, Lease, LeaseState, Mark, MarkRecord, ObjectId, Secret, Stamp,
-    StoppedPush, StoreFault, Token,
+    StoppedPush, StoreFault, TickSkip, Token,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -87,6 +87,8 @@ pub struct LeaseAsk {
     pub only_asks: bool,
     /// The push that it reports, if it asks because git stopped one.
     pub stopped: Option<StoppedPush>,
+    /// The scheduled run that starts nothing, if it asks for that.
+    pub skip: Option<TickSkip>,
     /// The secret in a push option: the proof of a holder in [`Format::OneSecret`](crate::Format::OneSecret).
     pub secret: Option<Secret>,
     /// Whether the pusher may revoke, halt and resume a lease.

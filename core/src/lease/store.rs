@@ -5,7 +5,8 @@
 //! reply means.
 
 use crate::{
-    Beat, Code, FenceName, Halt, HeldBy, Lease, LeasePart, LeaseSnapshot, Mark, Secret, StoredLease, Token, Version,
+    Beat, Code, FenceName, Halt, HeldBy, Lease, LeasePart, LeaseSnapshot, Mark, Secret, StoredLease, Tick, Token,
+    Version,
 };
 use serde::Deserialize;
 
@@ -117,6 +118,8 @@ pub struct GateAnswer {
     pub halt: Option<Halt>,
     /// The fences that there are, if the push named none of them.
     pub fences: Option<Vec<FenceName>>,
+    /// The gate's clock, if it refused a tick that is in the future.
+    pub now: Option<Tick>,
     /// The message for people, from the line before.
     #[serde(skip)]
     pub sentence: Option<String>,

@@ -48,6 +48,8 @@ struct Sent {
 struct FailedTry {
     no_gate: bool,
     crowded: bool,
+    /// Whether a gate with another clock refused the tick: then nothing need have changed.
+    by_clock: bool,
     /// The gate did not allow it. What was read may have been outdated.
     not_allowed: bool,
 }
@@ -111,6 +113,8 @@ pub enum TakingRefusal {
     Busy,
     /// By the gate: the change is not allowed.
     Invalid,
+    /// By the gate: the tick is in the future by its clock.
+    TickAhead,
     /// By the gate, for another reason.
     ByGate,
     /// By the store: another run was faster, or others were changing the record.
@@ -129,6 +133,7 @@ impl TakingRefusal {
             _ if gate.holder.is_some() => TakingRefusal::Held,
             Some(Code::Halted) => TakingRefusal::Halted,
             Some(Code::Busy) => TakingRefusal::Busy,
+            Some(Code::LeaseInvalid) if gate.now.is_some() => TakingRefusal::TickAhead,
             Some(Code::LeaseInvalid) => TakingRefusal::Invalid,
             _ => TakingRefusal::ByGate,
         }
@@ -140,6 +145,8 @@ impl TakingRefusal {
 pub enum TakingAnswer {
     /// The lease was read.
     Seen(Sight),
+    /// The lease was read, and no tick of the job is to be started.
+    NothingDue,
     /// The gate says that another holds it.
     GateSaysHeld,
     /// The gate says that it is halted.
@@ -209,6 +216,8 @@ pub enum TakingEnd {
     Theirs,
     /// It changed hands each time we tried, and another holds it now.
     TheirsAgain,
+    /// There is nothing to take it for: no tick is to be started.
+    NothingDue,
     /// It is halted: nobody gets it. For a halt: it was halted already.
     Halted,
     /// It is not halted, so there is nothing to resume.
@@ -247,6 +256,7 @@ impl Taking {
     pub fn step(self, answer: TakingAnswer) -> (Taking, TakingNext) {
         use TakingAnswer as A;
         match (self.stage, answer) {
+            (TakingStage::Reading(_) | TakingStage::ReadingLast(_), A::NothingDue) => self.end(TakingEnd::NothingDue),
             (TakingStage::Reading(before), A::Seen(sight)) => self.seen(before, sight),
             (TakingStage::ReadingLast(failed), A::Seen(sight)) => self.end(end_of_tries(failed, sight)),
             (TakingStage::AskingFirst(_) | TakingStage::AskingAfter(_), A::GateSaysHeld) => {
@@ -283,7 +293,7 @@ impl Taking {
 
     fn seen(self, before: Option<FailedTry>, sight: Sight) -> (Taking, TakingNext) {
         // If nothing has changed, nobody was faster: the swap was refused for another reason.
-        if let Some(before) = before.filter(|before| sight.is_unchanged && !before.crowded) {
+        if let Some(before) = before.filter(|before| sight.is_unchanged && !before.crowded && !before.by_clock) {
             return self.end(match self.purpose {
                 _ if before.not_allowed => TakingEnd::MayNotRevoke,
                 Purpose::Hold if sight.is_halted => TakingEnd::Halted,
@@ -341,6 +351,7 @@ impl Taking {
                 let not_allowed = self.purpose != Purpose::Hold;
                 self.try_again(FailedTry { not_allowed, ..FailedTry::default() })
             }
+            TakingRefusal::TickAhead => self.try_again(FailedTry { by_clock: true, ..FailedTry::default() }),
             TakingRefusal::Stale | TakingRefusal::ByGate => self.end(TakingEnd::RefusedByGate),
             TakingRefusal::ByStore { crowded } => {
                 let failed = FailedTry { crowded, ..FailedTry::default() };

@@ -1,20 +1,20 @@
 //! The trailers of a record, parsed strictly.
 
-use super::value::LEASE_FORMAT;
-use crate::{Format, Holder, LeaseId, Secret, log::chain::is_hex, text};
+use super::{ticks::jobs::JOB, value::JOBS_FORMAT};
+use crate::{Format, Holder, Jobs, LeaseId, Secret, log::chain::is_hex, text};
 use std::collections::BTreeMap;
 
 /// The proof that a record carries.
 pub(super) const PROOF: &str = "Fence-Proof";
 
 /// No record of ours is longer.
-const LONGEST_MESSAGE: usize = 16 * 1024;
+const LONGEST_MESSAGE: usize = 60 * 1024;
 
 /// Why a message is not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Written by a newer version.
-    #[error("it has format {0}, and this git-fence supports formats 1 to {LEASE_FORMAT}")]
+    #[error("it has format {0}, and this git-fence supports formats 1 to {JOBS_FORMAT}")]
     Format(String),
     /// A trailer is missing.
     #[error("its trailer {0} is missing")]
@@ -33,6 +33,8 @@ pub enum RecordError {
 /// The last paragraph of a message, if all its lines are `Fence-…: value`.
 pub(super) struct RecordTrailers<'a> {
     pub(super) format: Format,
+    /// Whether it is of the version with jobs.
+    has_jobs: bool,
     all: BTreeMap<&'a str, &'a str>,
 }
 
@@ -55,11 +57,27 @@ impl<'a> RecordTrailers<'a> {
         }
         // Checked first: a later format may change everything else.
         let format = *trailers.get("Fence-Format").ok_or(RecordError::Missing("Fence-Format"))?;
-        let known = digits(format).and_then(|version| Format::try_from(u32::try_from(version).ok()?).ok());
+        let version = digits(format).and_then(|version| u32::try_from(version).ok());
+        let has_jobs = version == Some(JOBS_FORMAT);
+        let known = if has_jobs { Some(Format::OneUse) } else { version.and_then(|n| Format::try_from(n).ok()) };
         match known {
-            Some(format) => Ok(RecordTrailers { format, all: trailers }),
+            Some(format) => Ok(RecordTrailers { format, has_jobs, all: trailers }),
             None => Err(RecordError::Format(text::one_line(format.as_bytes(), 20))),
         }
+    }
+
+    /// The same for a record that never has jobs.
+    pub(super) fn read_without_jobs(message: &'a [u8]) -> Result<RecordTrailers<'a>, RecordError> {
+        let trailers = RecordTrailers::read(message)?;
+        if trailers.has_jobs { Err(RecordError::Format(JOBS_FORMAT.to_string())) } else { Ok(trailers) }
+    }
+
+    /// The jobs: there are some if and only if the record is of the version with jobs.
+    pub(super) fn jobs(&self) -> Result<Jobs, RecordError> {
+        let lines = self.all.iter().filter_map(|(key, line)| Some((key.strip_prefix(JOB)?, *line)));
+        let bad = |what: &str| RecordError::Value("Fence-Job", text::quoted(what.as_bytes()));
+        let jobs = Jobs::read(lines).map_err(bad)?;
+        if jobs.is_empty() == self.has_jobs { Err(bad(self.get("Fence-Format")?)) } else { Ok(jobs) }
     }
 
     pub(super) fn find(&self, key: &str) -> Option<&'a str> {

@@ -9,6 +9,8 @@ use std::{fmt, time::Duration};
 
 /// The version of the record that this code writes.
 pub const LEASE_FORMAT: u32 = 2;
+/// The version of a record that carries jobs: whoever does not know them would drop them, and refuses this version instead.
+pub const JOBS_FORMAT: u32 = 3;
 
 /// The versions of the record that this code reads. They differ in how a holder proves that it holds the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

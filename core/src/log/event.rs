@@ -1,8 +1,9 @@
 //! The lines of the log.
 
 use crate::{
-    Code, Evidence, FenceName, Heir, LeaseChange, LeaseId, LeaseMove, LeaseState, LineHash, Mark, MarkAt, MarkChange,
-    Place, Plan, PushId, ReceivePack, Refused, Source, Stamp, Standing, State, Token, TokenKind,
+    Code, Evidence, FenceName, Heir, Jobs, LeaseChange, LeaseId, LeaseMove, LeaseState, LineHash, Mark, MarkAt,
+    MarkChange, Place, Plan, PushId, ReceivePack, Refused, Source, Stamp, Standing, State, TickChange, TickSkip, Token,
+    TokenKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -267,6 +268,18 @@ pub enum Event {
     /// server. From here on it counts as it was found.
     #[serde(rename = "mark.found")]
     MarkFound(MarkLine),
+    /// A scheduled run starts nothing, and says why.
+    #[serde(rename = "tick.skipped")]
+    TickSkipped {
+        /// The fence.
+        fence: FenceName,
+        /// The job, and why.
+        #[serde(flatten)]
+        skip: TickSkip,
+        /// Who asked.
+        #[serde(flatten)]
+        who: Who,
+    },
     /// A lease's owner renewed it.
     #[serde(rename = "lease.renewed")]
     LeaseRenewed(Renewed),
@@ -296,6 +309,9 @@ pub struct LeaseLine {
     /// The lease.
     #[serde(flatten)]
     pub standing: Standing,
+    /// What happened to ticks of scheduled jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ticks: Vec<TickChange>,
     /// How long it was held, if an ownership ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_ms: Option<u64>,
@@ -340,6 +356,12 @@ pub struct Renewed {
 }
 
 impl LeaseChange {
+    /// What the change does to ticks, if the lease was `before`.
+    fn ticks_after(&self, before: Option<&Standing>) -> Vec<TickChange> {
+        let none = Jobs::default();
+        before.map_or(&none, |before| &before.lease.jobs).changes_to(&self.standing.lease.jobs)
+    }
+
     /// The line for this change after it has landed; `state` is the state before.
     pub fn on_record(&self, push: Option<PushId>, pusher: &str, state: &State) -> Event {
         let fence = state.fence(&self.fence);
@@ -360,6 +382,7 @@ impl LeaseChange {
             push,
             mark: fence.mark.max(self.raises_to),
             standing: self.standing.clone(),
+            ticks: self.ticks_after(fence.lease),
             held_ms: held.map(|held| u64::try_from(held.as_millis()).unwrap_or(u64::MAX)),
             pusher: pusher.to_owned(),
         };

@@ -61,6 +61,7 @@ impl Filter {
             | Event::LeaseResumed(line)
             | Event::LeaseFound(line) => wanted(Some(&line.fence), Some(line.standing.lease.token)),
             Event::MarkFound(line) => wanted(Some(&line.fence), None),
+            Event::TickSkipped { fence, .. } => wanted(Some(fence), None),
             Event::LeaseRenewed(renewed) => wanted(Some(&renewed.fence), Some(renewed.token)),
             Event::LogBegun { .. }
             | Event::LogRecovered { .. }
@@ -95,7 +96,9 @@ fn pusher_of(event: &Event) -> Option<&str> {
         | Event::LeaseFound(line) => Some(&line.pusher),
         Event::MarkFound(line) => Some(&line.pusher),
         Event::LeaseRenewed(renewed) => Some(&renewed.who.pusher),
-        Event::PushAccepted { who, .. } | Event::PushEvicted { who, .. } => Some(&who.pusher),
+        Event::PushAccepted { who, .. } | Event::PushEvicted { who, .. } | Event::TickSkipped { who, .. } => {
+            Some(&who.pusher)
+        }
         Event::PushRejected(refused) | Event::LeaseRefused(refused) | Event::PushObserved(refused) => {
             Some(&refused.who.pusher)
         }

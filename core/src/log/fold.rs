@@ -32,6 +32,7 @@ impl State {
             | Event::PushRejected(_)
             | Event::LeaseRefused(_)
             | Event::PushObserved(_)
+            | Event::TickSkipped { .. }
             | Event::PushEvicted { .. } => {}
             Event::LogRotated { state, .. } => *self = State::clone(state).with_kinds(),
             Event::MarkLowered { fence, mark, .. } => _ = self.marks.insert(fence.clone(), *mark),
@@ -205,7 +206,7 @@ mod tests {
         let standing =
             Standing { commit: None, parent: None, lease, since: now.clone(), heard: now, progress: None, beat: None };
         let (fence, mark, pusher) = (FenceName::repo(), Mark::default(), String::new());
-        make(LeaseLine { fence, push: None, mark, standing, held_ms: None, pusher })
+        make(LeaseLine { fence, push: None, mark, standing, ticks: Vec::new(), held_ms: None, pusher })
     }
 
     fn kind(state: &State) -> Option<TokenKind> {

@@ -62,7 +62,9 @@ impl State {
         let is_old = |name: &&FenceName| {
             let is_over = |standing: &Standing| {
                 let has_ended = matches!(standing.lease.state, LeaseState::Held | LeaseState::Released);
-                has_ended && standing.left_at(now).is_none() && standing.heard.age_at(now) >= after
+                // Its jobs are the only memory of which ticks were started.
+                let is_plain = standing.lease.jobs.is_empty();
+                has_ended && is_plain && standing.left_at(now).is_none() && standing.heard.age_at(now) >= after
             };
             // The ref of a mark is kept, because the store expects it.
             self.leases.get(*name).is_some_and(is_over) && !self.written.contains_key(*name)
@@ -96,7 +98,13 @@ fn members_of<'m, T>(map: &'m BTreeMap<FenceName, T>, family: &'m FenceName) -> 
 mod tests {
     use super::*;
     use crate::{
-        Heir, Lease, LeaseLine, Token, lease::record::tests::lease, log::flight::tests::in_flight, next_token,
+        Heir, Lease, LeaseLine, TickState, Token,
+        lease::{
+            record::tests::lease,
+            ticks::{job::tests::job, jobs::tests::jobs},
+        },
+        log::flight::tests::in_flight,
+        next_token,
         rule::family::tests::family,
     };
     use proptest::{collection::vec, prelude::*};
@@ -121,7 +129,7 @@ mod tests {
         let (since, heard) = (at(day), at(day));
         let standing = Standing { commit: None, parent: None, lease, since, heard, progress: None, beat: None };
         let (fence, pusher) = (member.clone(), String::new());
-        let line = LeaseLine { fence, push: None, mark: raised, standing, held_ms: None, pusher };
+        let line = LeaseLine { fence, push: None, mark: raised, standing, ticks: Vec::new(), held_ms: None, pusher };
         state.apply(1, "", &Event::LeaseGranted(line)).unwrap();
     }
 
@@ -146,6 +154,8 @@ mod tests {
         ] {
             record(&mut state, &name(member), lease(1, 5, state_of), day);
         }
+        let jobs = jobs([("yearly", job(60, TickState::Done, 5))]);
+        record(&mut state, &name("branch/scheduled"), Lease { jobs, ..lease(1, 5, LeaseState::Released) }, 0);
         // Only its mark is known, as an operator raised it: not how old it is.
         state.raise(&name("branch/raised"), mark(9));
         let forgettable = |state: &State, rules: &Rules, day| {

@@ -3,7 +3,7 @@
 //! Asking for a lease is not pushing: what was asked of leases alone has its own event, so that a skipped run does not look
 //! like a refused push. In logs of earlier versions both are `push.rejected`, and are told apart by their refs.
 
-use crate::{Code, Event, FenceName, Mark, Plan, Source, Token, Who, text};
+use crate::{Code, Event, FenceName, JobName, Mark, Plan, Source, Token, Who, text};
 use serde::{Deserialize, Serialize};
 
 /// A refusal, or what would have been one.
@@ -25,6 +25,9 @@ pub struct Refused {
     /// Where the tokens were found, if they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// The scheduled job that it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobName>,
     /// Who pushed.
     #[serde(flatten)]
     pub who: Who,
@@ -121,6 +124,7 @@ mod tests {
             token: None,
             mark: None,
             source: None,
+            job: None,
             who: Who::default(),
             refs: names.iter().map(asked).collect(),
             count,

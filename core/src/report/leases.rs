@@ -149,6 +149,7 @@ mod tests {
             push: None,
             mark: Mark::default(),
             standing,
+            ticks: Vec::new(),
             held_ms,
             pusher: String::new(),
         }

@@ -4,5 +4,6 @@
 
 pub(crate) mod healthy;
 pub(crate) mod leases;
+pub(crate) mod scheduled;
 pub(crate) mod spread;
 pub(crate) mod tally;

@@ -1,6 +1,6 @@
 //! Statistics of a log: a fold over its lines that needs little memory, however many there are.
 
-use crate::{Code, Event, FenceName, LeaseTally, Line, PushId, Refused, Spread, Stake};
+use crate::{Code, Event, FenceName, LeaseTally, Line, PushId, Refused, ScheduledTally, Spread, Stake};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many pushers are counted by name. Names come from outside, so there may be any number.
@@ -29,6 +29,8 @@ pub struct Tally {
     pub observed: Observed,
     /// The leases.
     pub leases: LeaseTally,
+    /// The scheduled jobs.
+    pub scheduled: ScheduledTally,
     /// Admitted pushes that move only leases and are not known to have moved them: what becomes of them is not counted.
     of_leases: BTreeSet<PushId>,
 }
@@ -99,6 +101,7 @@ impl Tally {
             Some((_, last)) => last.clone_from(&line.time),
         }
         self.leases.add(&line.event);
+        self.scheduled.add(&line.event);
         if self.is_of_leases(&line.event) {
             return;
         }

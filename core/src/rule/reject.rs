@@ -3,7 +3,9 @@
 //! Each refusal is a variant of [`Reject`], with its message, and one arm of [`Reject::facts`].
 
 use super::hint::{self, WHO_CHANGES};
-use crate::{Code, FenceName, Halt, LeaseId, Mark, ObjectId, RefName, StoreFault, Token, TokenKind, text};
+use crate::{
+    Code, FenceName, Halt, JobName, LeaseId, Mark, ObjectId, RefName, StoreFault, Tick, Token, TokenKind, text,
+};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -55,6 +57,17 @@ pub struct StoreBehind {
     pub counter: Mark,
     /// The fence's mark.
     pub mark: Mark,
+}
+
+/// A tick that is in the future by the gate's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TickAhead {
+    /// The job.
+    pub job: JobName,
+    /// The tick.
+    pub tick: Tick,
+    /// The gate's clock.
+    pub now: Tick,
 }
 
 /// A refusal. Its `Display` is the message for people.
@@ -181,6 +194,14 @@ pub enum Reject {
         fence: FenceName,
         /// Why.
         why: String,
+    },
+    /// A tick that is not due by the gate's clock.
+    #[error("the lease of fence '{fence}' was not granted: tick {} of the job '{}' is in the future, it is {} here", .ahead.tick, .ahead.job, .ahead.now)]
+    TickAhead {
+        /// The fence.
+        fence: FenceName,
+        /// Which, and how far.
+        ahead: Box<TickAhead>,
     },
     /// A lease on a fence that is not configured.
     #[error("this repository has no fence '{fence}'")]
@@ -334,6 +355,11 @@ impl Reject {
             Reject::LeaseInvalid { fence, .. } => {
                 Facts::of(Code::LeaseInvalid, fence, "nothing was written. Use  git fence  to change leases")
             }
+            Reject::TickAhead { fence, .. } => Facts::of(
+                Code::LeaseInvalid,
+                fence,
+                "nothing was started. Compare the clocks of this machine and of the server",
+            ),
             Reject::NoSuchFence { fence, fences } => {
                 let names: Vec<String> = fences.iter().map(|fence| format!("'{fence}'")).collect();
                 let hint = format!("nothing was written. Its fences are {}", names.join(", "));

@@ -8,6 +8,7 @@ use crate::{
         single::{self, Output},
         status,
         store::StoreCommand,
+        ticks::TicksArgs,
         watching::watch,
     },
     demo::{self, DemoArgs},
@@ -54,7 +55,7 @@ enum FenceCommand {
     /// Every plain `git push` inside the command carries a fresh token. The exit code is that of the command, or
     /// 128+n if signal n killed it; 75 if the lease was lost; 69 if the remote cannot be reached; 77 if it denies
     /// access or would ask for a password; 2 for wrong usage; 126 if the command cannot be run; 127 if it is not found.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Push with a token: under the lease held here, or under one taken for this push
     Push(PushArgs),
     /// Take the lease and print its token; exit code 11 if another holds it
@@ -108,6 +109,8 @@ enum FenceCommand {
         /// What has been done
         text: String,
     },
+    /// Show the scheduled jobs of a fence: the last tick, how it ended, and the next one
+    Ticks(TicksArgs),
     /// Keep leases in a database that all machines reach: try one, prepare it, move leases there or back
     #[command(subcommand)]
     Store(StoreCommand),
@@ -270,6 +273,7 @@ impl FenceCommand {
             | FenceCommand::Status { single, .. }
             | FenceCommand::Log { single, .. }
             | FenceCommand::Progress { single, .. } => (single.json, None, single.place.clone()),
+            FenceCommand::Ticks(args) => args.caller(),
             FenceCommand::Halt(args) | FenceCommand::Resume(args) => {
                 (args.json, args.owner.as_deref(), Target::default())
             }
@@ -289,6 +293,7 @@ impl FenceCommand {
             FenceCommand::Status { single, .. } => status::status(context, &single.place),
             FenceCommand::Log { single, most } => single::log(context, &single.place, most.get()),
             FenceCommand::Progress { single, text } => single::progress(context, &single.place, text),
+            FenceCommand::Ticks(args) => args.run(context),
             FenceCommand::Store(store) => store.run(context),
             FenceCommand::Run(_)
             | FenceCommand::Demo(_)

@@ -12,6 +12,7 @@ use crate::{
     },
     lease::{
         held::{CurrentLease, HeldLease, LeaseDir, TakenBy},
+        jobs::JobsAsk,
         taking::LeaseRequest,
     },
     run::signals::Interrupt,
@@ -174,9 +175,12 @@ impl Context {
         let url = given.or_else(|| self.environment.text(env::GIT_FENCE_STORE)).map(str::to_owned);
         let in_the_remote = |url: &String| url.is_empty() || url == IN_THE_REMOTE || url == NONE;
         let url = url.or_else(|| defaults.store()).filter(|url| !in_the_remote(url))?;
-        let resource = defaults.resource();
-        let resource = resource.unwrap_or_else(|| resource_of(OsStr::new(&remote.url), &self.local.git.dir));
-        Some(StoreProgram::new(&url, &resource))
+        Some(StoreProgram::new(&url, &self.resource(remote)))
+    }
+
+    /// The name of the repository, the same on every machine.
+    pub(crate) fn resource(&self, remote: &Remote) -> String {
+        self.defaults().resource().unwrap_or_else(|| resource_of(OsStr::new(&remote.url), &self.local.git.dir))
     }
 
     /// The lease that is held here: that of the enclosing run, or the one that was acquired.
@@ -258,7 +262,8 @@ impl Context {
             Some(given) => ttl(given, "--ttl")?,
             None => self.defaults().ttl().map_or_else(|| ttl("90s", "--ttl"), |(value, name)| ttl(&value, &name))?,
         };
-        Ok(LeaseRequest { owner, ttl, words, skew: duration(&wanted.skew, "--skew")?, taken_by })
+        let skew = duration(&wanted.skew, "--skew")?;
+        Ok(LeaseRequest { owner, ttl, words, skew, taken_by, jobs: JobsAsk::Carry })
     }
 
     /// What the clone's configuration says for flags that are not given.

@@ -103,7 +103,7 @@ fn halt(client: &Client, request: &LeaseRequest) -> Result<Report, Failure> {
                 format!("; halted in the store only: a push in flight may still land, until this command succeeds again ({why})")
             });
             let last = held_by.map(|(held, _)| {
-                let Lease { owner, token, .. } = held;
+                let Lease { owner, token, .. } = *held;
                 let (by, words) = (Some(request.owner.clone()), request.words.clone());
                 LastHolder { owner, token, time: client.clock.now().written(), reason: Reason::Revoked, by, words }
             });

@@ -16,4 +16,5 @@ mod push_own;
 pub(crate) mod single;
 pub(crate) mod status;
 pub(crate) mod store;
+pub(crate) mod ticks;
 pub(crate) mod watching;

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Claimed, Code, Elsewhere, FenceEntry, Lease, LeasePart, LeaseState, LeaseStore as _, Mark, MarkRecord, MarkState,
+    Claimed, Code, Elsewhere, Jobs, Lease, LeasePart, LeaseState, LeaseStore as _, Mark, MarkRecord, MarkState,
     MovedTo, Record, Secret, StorePlace, Swap, Swapped, Token, Version, may_be_in_remote, may_be_own,
 };
 use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt as _};
@@ -96,6 +96,7 @@ impl Moving<'_> {
         let dir = match self.from.acquire(request) {
             Ok(Taken::Ours(dir)) => dir,
             Ok(Taken::Theirs(by, _)) => return Err(held_by_another(self.from, by, &Whose::Theirs)),
+            Ok(Taken::NothingDue(_)) => return Err(self.from.busy("no tick is due")),
             Err(Failure::Refused { code: Some(Code::LeaseInvalid), .. }) if self.from.store.is_none() => {
                 return self.of_granted_leases();
             }
@@ -117,7 +118,7 @@ impl Moving<'_> {
     fn with_lease(&self, dir: &LeaseDir, held: &HeldLease, counter: Mark) -> Result<Old, Failure> {
         let is_renamed = self.is_renamed(held)?;
         if !is_renamed {
-            self.prepare_store(counter)?;
+            self.prepare_store(counter, &held.lease.jobs.carried())?;
         }
         let refs = RemoteRefs::open(self.to, dir.objects(), held.gate)?;
         let sight = refs.look()?;
@@ -130,6 +131,7 @@ impl Moving<'_> {
             }
             Some(_) => {
                 let (next, from) = self.lease_after(&sight, counter);
+                let next = Lease { jobs: held.lease.jobs.carried(), ..next };
                 // Not the proof of the lease: that one is for a push, and a mark can be read by everybody.
                 let proof = held.key.proof(LeasePart::Beat, &dir.pulse()?.nonce);
                 self.change(&refs, &sight, counter, &next, from, proof.as_ref())?;
@@ -160,7 +162,7 @@ impl Moving<'_> {
             .map_err(|at| self.to.elsewhere(at))?;
         let last = sight.snapshot.lease.as_ref().map(|stored| Mark::from(stored.lease.token));
         let counter = last.unwrap_or_default();
-        self.prepare_store(counter)?;
+        self.prepare_store(counter, &sight.snapshot.jobs().carried())?;
         let (next, from) = self.lease_after(&sight, counter);
         self.change(&refs, &sight, counter, &next, from, None)?;
         Ok(counter)
@@ -183,14 +185,14 @@ impl Moving<'_> {
             Err(at) => return Err(self.to.elsewhere(at)),
         }
         let counter = mark.map(|mark| mark.token).unwrap_or_default();
-        self.prepare_store(counter)?;
+        self.prepare_store(counter, &Jobs::default())?;
         let (next, from) = self.lease_after(&sight, counter);
         self.change(&refs, &sight, counter, &next, from, None)?;
         Ok(counter)
     }
 
-    /// The counter goes to the new store before anybody can see that the leases are there.
-    fn prepare_store(&self, counter: Mark) -> Result<(), Failure> {
+    /// The counter and the jobs go to the new store before anybody can see that the leases are there.
+    fn prepare_store(&self, counter: Mark, jobs: &Jobs) -> Result<(), Failure> {
         let Some(program) = self.to.store.as_deref() else { return Ok(()) };
         let engine = EngineLeases::open(self.to, program)?.taking_back();
         let held = engine.entry()?.and_then(|entry| entry.lease).filter(|lease| lease.lease.state == LeaseState::Held);
@@ -204,10 +206,7 @@ impl Moving<'_> {
                 "nothing was moved. End that run first, or name another resource (fence.resource)",
             ));
         }
-        let swapped = engine.amend(|entry| {
-            let (counter, moved_to) = (entry.counter().max(counter), None);
-            Some(FenceEntry { counter, moved_to, marked: true, nonce: random::nonce(), ..entry.clone() })
-        })?;
+        let swapped = engine.amend(|entry| Some(entry.moved_in(counter, jobs.clone(), random::nonce())))?;
         self.to.is_done(swapped)
     }
 

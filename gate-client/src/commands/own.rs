@@ -47,6 +47,7 @@ impl Context {
         let by = match client.acquire(request)? {
             Taken::Ours(dir) => return Ok(dir),
             Taken::Theirs(by, _) => by,
+            Taken::NothingDue(_) => return Err(client.busy("no tick is due")),
         };
         let left = match self.whose(client, &by.lease) {
             Whose::LeftBehind(dir) if taken_by(&dir) != Some(TakenBy::Run) => dir,
@@ -61,6 +62,7 @@ impl Context {
         match client.acquire(request)? {
             Taken::Ours(dir) => Ok(dir),
             Taken::Theirs(by, _) => Err(held(client, by.clone(), &self.whose(client, &by.lease))),
+            Taken::NothingDue(_) => Err(client.busy("no tick is due")),
         }
     }
 
@@ -138,7 +140,7 @@ pub(crate) fn from(dir: &LeaseDir) -> &'static str {
     match taken_by(dir) {
         Some(TakenBy::Push) => "from an interrupted push",
         Some(TakenBy::Run) => "from a run that was killed",
-        Some(TakenBy::Acquire | TakenBy::Revoke) | None => "from an interrupted command",
+        Some(TakenBy::Acquire | TakenBy::Revoke | TakenBy::Ticks) | None => "from an interrupted command",
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum Halted {
     Now {
         halt: Halt,
         /// Who held the lease, and whether its last token has written.
-        held_by: Option<(Lease, bool)>,
+        held_by: Option<(Box<Lease>, bool)>,
         /// Why a push in flight may still land.
         open: Option<String>,
     },
@@ -58,7 +58,7 @@ impl Client {
             let open = barrier.err().map(|failure| failure.in_one_line());
             let with_last = |taker: &Taker<'_>, held: Lease| {
                 let has_written = taker.attempt.store.has_written(&held);
-                (held, has_written)
+                (Box::new(held), has_written)
             };
             match end {
                 TakingEnd::Halted => {
@@ -116,6 +116,7 @@ impl Client {
                 Ok(())
             }
             Taken::Theirs(by, _) => Err(Failure::Held { fence: self.fence.clone(), by: Box::new(by) }),
+            Taken::NothingDue(_) => Err(self.busy("no tick is due")),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     store::reading::StoredMark,
 };
 use git_fence_core::{
-    FenceName, Holder, Lease, LeaseId, LeasePart, Ownership, Secret, Stamp, StorePlace, Token, Version,
+    FenceName, Holder, Lease, LeaseId, LeasePart, Ownership, Secret, Stamp, StorePlace, TickState, Token, Version,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
@@ -88,6 +88,8 @@ pub(crate) enum TakenBy {
     Run,
     /// `revoke` ends somebody else's, `halt` and `resume` say whether anybody may have one.
     Revoke,
+    /// `ticks forget` and `ticks reschedule` give it back.
+    Ticks,
 }
 
 /// The secret of a holder. It is on disk before anything is sent, so that no crash loses it.
@@ -189,6 +191,8 @@ pub(crate) struct LeaseDir {
 
 /// The file that notes that the loss of the lease has been told.
 const TOLD: &str = "told";
+/// The file that says how the tick under the lease has ended.
+const ENDED: &str = "ended.json";
 /// The extension of the directory of a lease that its run could not release.
 const LEFT: &str = "left";
 /// The lock of the process that took the lease. The kernel releases it, whatever ends that process.
@@ -294,6 +298,16 @@ impl LeaseDir {
     /// Whether a push inside the run has said that the lease is lost.
     pub(crate) fn is_told(&self) -> bool {
         self.path.join(TOLD).exists()
+    }
+
+    /// Notes how the tick that runs under the lease has ended: the release puts it on record.
+    pub(crate) fn set_ended(&self, how: TickState) -> Result<(), Failure> {
+        self.write(ENDED, &how)
+    }
+
+    /// How the tick that ran under the lease has ended, if it has.
+    pub(crate) fn ended(&self) -> Option<TickState> {
+        self.read(ENDED).ok()
     }
 
     /// Serialises the pushes of this lease: each needs the token that the previous one leaves.

@@ -7,6 +7,7 @@ pub(crate) mod ending;
 mod facts;
 pub(crate) mod heartbeat;
 pub(crate) mod held;
+pub(crate) mod jobs;
 mod marking;
 mod own_tokens;
 pub(crate) mod pushing;

@@ -234,7 +234,10 @@ impl<'a> CarriedLease<'a> {
         let held = &self.held;
         let nonce = random::nonce();
         let holder = held.key.holder(LeasePart::Lease, &nonce).unwrap_or_else(|| held.lease.holder.clone());
-        let lease = does.next(&held.lease, nonce, holder).ok_or_else(used_up)?;
+        let mut lease = does.next(&held.lease, nonce, holder).ok_or_else(used_up)?;
+        if does == HolderMove::Release {
+            lease.jobs = lease.jobs.ended(self.dir.ended());
+        }
         let (parent, proof) = (held.parent.as_ref(), held.proof());
         let at = self.store.prepare(&Record::Lease { lease: &lease, parent, proof: proof.as_ref() })?;
         Ok((lease, at))

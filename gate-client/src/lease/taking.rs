@@ -5,14 +5,20 @@ use crate::{
     clock,
     failure::Failure,
     git::How,
-    lease::held::{HeldLease, HeldStore, Key, LeaseDir, Pulse, TakenBy},
+    lease::{
+        held::{HeldLease, HeldStore, Key, LeaseDir, Pulse, TakenBy},
+        jobs::{Clocks, JobsAsk},
+    },
     random,
-    store::home::{LeaseHome, TAKEN_MEANWHILE},
+    store::{
+        home::{LeaseHome, TAKEN_MEANWHILE},
+        remote::remembered_gate,
+    },
 };
 use git_fence_core::{
-    Ahead, Beat, Format, GateSays, Halt, HeldBy, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore, MOST_TRIES,
-    Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd, TakingNext,
-    TakingRefusal, Token, Ttl, next_token,
+    Ahead, Beat, Due, Format, GateSays, Halt, HeldBy, JobName, Lease, LeaseId, LeasePart, LeaseSnapshot, LeaseStore,
+    MOST_TRIES, Purpose, Record, Secret, Sight, Stamp, Swap, SwapRefused, Swapped, Taking, TakingAnswer, TakingEnd,
+    TakingNext, TakingRefusal, Token, Ttl, next_token,
 };
 use std::{mem, sync::atomic::Ordering, thread, time::Duration};
 
@@ -26,6 +32,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) skew: Duration,
     /// The command that wants it.
     pub(crate) taken_by: TakenBy,
+    /// What it does to the fence's scheduled jobs.
+    pub(crate) jobs: JobsAsk,
 }
 
 /// What came of trying to take a lease.
@@ -35,6 +43,8 @@ pub(crate) enum Taken {
     Ours(LeaseDir),
     /// It is somebody else's, whose clock may be ahead.
     Theirs(HeldBy, Option<Ahead>),
+    /// No tick of the job is to be started, or not yet.
+    NothingDue(Box<Due>),
 }
 
 const BUSY: &str = "another push has held the slot for longer than the gate waits (FENCE-BUSY)";
@@ -113,6 +123,9 @@ pub(super) struct Taker<'a> {
     refused: SwapRefused,
     pub(super) why: String,
     not_sent: Option<Failure>,
+    /// What is due, and how far the gate's clock is ahead of ours, if it has said so.
+    due: Option<Due>,
+    gate_ahead_ms: i64,
 }
 
 /// One try: the new lease, its directory and its store. The directory is removed unless the lease was taken, or may
@@ -126,10 +139,10 @@ pub(super) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn begin(client: &'a Client) -> Result<Attempt<'a>, Failure> {
+    fn begin(client: &'a Client, job: Option<&JobName>) -> Result<Attempt<'a>, Failure> {
         let (id, master) = (random::lease_id(), random::secret());
         let dir = LeaseDir::create(&client.local, &id, &client.clock.now())?;
-        let store = LeaseHome::open(client, dir.objects(), false)?;
+        let store = LeaseHome::open(client, dir.objects(), false)?.wanted_for(job.cloned());
         Ok(Attempt { id, master, dir, store, may_be_ours: false })
     }
 }
@@ -148,7 +161,7 @@ impl<'a> Taker<'a> {
             client,
             request,
             purpose,
-            attempt: Attempt::begin(client)?,
+            attempt: Attempt::begin(client, request.jobs.job())?,
             seen: LeaseSnapshot::default(),
             now: client.clock.now(),
             watched: Duration::ZERO,
@@ -157,6 +170,8 @@ impl<'a> Taker<'a> {
             refused: SwapRefused::default(),
             why: String::new(),
             not_sent: None,
+            due: None,
+            gate_ahead_ms: 0,
         })
     }
 
@@ -166,17 +181,38 @@ impl<'a> Taker<'a> {
         self.seen = store.read_to_take(&self.request.owner, self.purpose)?;
         let now = self.client.clock.now();
         self.watched = store.watched(&self.seen, &now);
-        self.now = store.by_its_clock(now);
+        self.now = store.by_its_clock(now.clone());
+        let clocks = self.clocks(&now)?;
+        self.due = self.request.jobs.due(&self.seen, clocks, self.request.skew, &self.client.fence)?;
+        if self.due.as_ref().is_some_and(|due| !matches!(due, Due::Start(_))) {
+            return Ok(TakingAnswer::NothingDue);
+        }
         let mut sight = Sight::of(&self.seen, before, &self.now, self.request.skew, self.watched);
         // A halt whose barrier is not up is made once more: that puts it up.
         sight.is_halted &= self.purpose != Purpose::Halt || !store.barrier_is_due()?;
         Ok(TakingAnswer::Seen(sight))
     }
 
+    /// The clocks by which ticks are due: the store's, or the gate's where it has told us, and ours.
+    fn clocks(&self, ours: &Stamp) -> Result<Clocks, Failure> {
+        let judge_ms = self.now.unix_ms.saturating_add_signed(self.gate_ahead_ms);
+        let is_ahead = self.request.jobs.ahead(&self.seen, judge_ms) > self.request.skew;
+        // Asked only where it matters: a fresh clone does not know whether there is a gate.
+        let by_gate = match &self.attempt.store {
+            LeaseHome::Remote(remote) if is_ahead && !self.seen.gate() => {
+                remote.ask_gate(&self.request.owner)?;
+                remote.gate()
+            }
+            LeaseHome::Remote(_) => self.seen.gate(),
+            LeaseHome::Store(_) => false,
+        };
+        Ok(Clocks { judge_ms, ours_ms: ours.unix_ms, by_gate })
+    }
+
     /// Starts the next try after a random pause, so that runs that collided do not collide again.
     fn rest_then_read(&mut self) -> Result<TakingAnswer, Failure> {
         thread::sleep(REST.mul_f64(random::fraction()));
-        self.attempt = Attempt::begin(self.client)?;
+        self.attempt = Attempt::begin(self.client, self.request.jobs.job())?;
         let before = mem::take(&mut self.seen);
         self.read(Some(&before))
     }
@@ -257,6 +293,10 @@ impl<'a> Taker<'a> {
             BUSY.clone_into(&mut self.why);
         }
         self.by = refused.gate.as_ref().and_then(|gate| gate.holder.clone());
+        if let Some(now) = refused.gate.as_ref().and_then(|gate| gate.now) {
+            let (theirs, ours) = (now.seconds().saturating_mul(1000), self.client.clock.now().unix_ms);
+            self.gate_ahead_ms = i64::try_from(theirs).unwrap_or(i64::MAX).saturating_sub_unsigned(ours);
+        }
         self.halt = refused.gate.as_ref().and_then(|gate| gate.halt.clone());
         self.refused = refused;
         TakingAnswer::Refused(refusal)
@@ -275,7 +315,7 @@ impl<'a> Taker<'a> {
     /// A new lease with this token, to replace the one that was read.
     fn prepare(&self, token: Token) -> Result<HeldLease, Failure> {
         let client = self.client;
-        let lease = self.wished_for(token);
+        let lease = self.wished_for(token)?;
         let parent = self.seen.lease.as_ref().map(|seen| seen.at.clone());
         let at = self.attempt.store.prepare(&Record::Lease { lease: &lease, parent: parent.as_ref(), proof: None })?;
         Ok(HeldLease {
@@ -293,10 +333,10 @@ impl<'a> Taker<'a> {
         })
     }
 
-    fn wished_for(&self, token: Token) -> Lease {
+    fn wished_for(&self, token: Token) -> Result<Lease, Failure> {
         let (reason, state) = self.purpose.begins(self.seen.lease.as_ref().map(|seen| &seen.lease));
         let nonce = random::nonce();
-        Lease {
+        Ok(Lease {
             format: Format::OneUse,
             id: self.attempt.id.clone(),
             token,
@@ -306,9 +346,10 @@ impl<'a> Taker<'a> {
             reason,
             words: self.request.words.clone(),
             since: Some(Beat::deadline_at(self.attempt.store.by_its_clock(self.client.clock.now()).unix_ms)),
+            jobs: self.request.jobs.after(self.seen.jobs(), self.due.as_ref(), token, &self.request.owner)?,
             holder: self.attempt.master.of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
-        }
+        })
     }
 
     /// If the lease was taken: puts up the barrier that is due where another holder was overtaken. Returns whether one was.
@@ -342,6 +383,13 @@ impl<'a> Taker<'a> {
                 self.theirs(self.seen.held_by(&self.now), ahead)
             }
             TakingEnd::TheirsAgain => self.theirs(self.seen.last_holder(&self.now), None),
+            TakingEnd::NothingDue => match self.due.take() {
+                Some(due) => {
+                    self.tell_of_skip(&due);
+                    Ok(Taken::NothingDue(Box::new(due)))
+                }
+                None => self.theirs(None, None),
+            },
             TakingEnd::ChangesHands | TakingEnd::NothingHeld | TakingEnd::NotHalted => self.theirs(None, None),
             TakingEnd::Halted => match self.halt.take().or_else(|| self.seen.halt()) {
                 Some(halt) => Err(client.halted(halt)),
@@ -360,6 +408,16 @@ impl<'a> Taker<'a> {
                 Err(may_be_ours(self.request.ttl, &self.why))
             }
             TakingEnd::NotSent => Err(self.not_sent.take().unwrap_or_else(|| client.unreachable(self.why.clone()))),
+        }
+    }
+
+    /// Tells a gate that the run starts nothing. It is only for its record: without an answer, nothing runs either.
+    fn tell_of_skip(&self, due: &Due) {
+        let LeaseHome::Remote(remote) = &self.attempt.store else { return };
+        // Beside a lease a question cannot move anything, and a remote without a gate is asked only once.
+        let may_be_gate = self.seen.lease.is_some() && remembered_gate(self.client) != Some(false);
+        if let Some(skip) = self.request.jobs.skip(due).filter(|_| may_be_gate) {
+            let _ = remote.tell_of_skip(&self.request.owner, &skip);
         }
     }
 

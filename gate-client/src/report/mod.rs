@@ -7,12 +7,14 @@ pub(crate) mod outcome;
 
 use crate::{
     client::Client,
+    commands::ticks::JobEntry,
     failure::{Failure, of_file},
     files::write_whole,
     lease::held::HeldLease,
 };
 use git_fence_core::{
-    Code, FenceName, Halt, HeldBy, LastHolder, Lease, LeaseId, Reason, StoreCheckStep, StoreClock, StorePlace, Token,
+    Code, FenceName, Halt, HeldBy, Job, JobName, LastHolder, Lease, LeaseId, Reason, StoreCheckStep, StoreClock,
+    StorePlace, Tick, Token,
 };
 use outcome::Outcome;
 use serde::Serialize;
@@ -88,6 +90,20 @@ pub(crate) struct Report {
     /// How long a run held the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held_ms: Option<u64>,
+    /// The job of a scheduled run, and the tick that it ran for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) job: Option<JobName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tick: Option<Tick>,
+    /// How many ticks were dropped before that one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ticks_dropped: Option<u64>,
+    /// When the next tick comes, if nothing was due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_tick: Option<Tick>,
+    /// The scheduled jobs of the fence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jobs: Option<Vec<JobEntry>>,
     /// The store in which the lease is kept, without user and password, and the repository's name in it.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<StorePlace>,
@@ -134,6 +150,11 @@ impl Report {
             moved: None,
             up_to_date: None,
             held_ms: None,
+            job: None,
+            tick: None,
+            ticks_dropped: None,
+            next_tick: None,
+            jobs: None,
             place: None,
             checks: None,
             clocks: None,
@@ -175,6 +196,14 @@ impl Report {
         (self.token, self.lease, self.owner) = (Some(token), Some(id), owner);
         (self.reason, self.words) = (Some(reason), words);
         self.expires_in_ms = left.map(in_ms);
+        self
+    }
+
+    /// For this tick of a job.
+    pub(crate) fn for_tick(mut self, started: Option<(JobName, &Job)>) -> Report {
+        if let Some((name, job)) = started {
+            (self.job, self.tick, self.ticks_dropped) = (Some(name), Some(job.tick), Some(job.dropped));
+        }
         self
     }
 

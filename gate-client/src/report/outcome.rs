@@ -40,6 +40,12 @@ outcomes! {
     NotHalted = "not-halted"
     /// `progress`: noted; the next heartbeat tells the remote
     Noted = "noted"
+    /// `ticks`: the scheduled jobs are in `jobs`
+    Listed = "listed"
+    /// `ticks forget`: the job is no longer on record
+    Forgotten = "forgotten"
+    /// `ticks reschedule`: the job has its new schedule
+    Rescheduled = "rescheduled"
     /// `push`: the refs moved
     Landed = "landed"
     /// `push --dry-run`: the push would be sent
@@ -64,6 +70,10 @@ outcomes! {
     Ran = "ran"
     /// `run`: another run holds the lease; nothing ran
     Skipped = "skipped"
+    /// `run --every` and `--cron`: the latest tick was started already, on this machine or another; nothing ran
+    AlreadyDone = "already-done"
+    /// `run --every` and `--cron`: no tick is due that may still be started; nothing ran
+    NotDue = "not-due"
     /// the lease was still held at the end of the wait; nothing ran and nothing was pushed
     TimedOut = "timed-out"
     /// a signal ended the command before its work was done

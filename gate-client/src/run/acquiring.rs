@@ -15,7 +15,7 @@ use crate::{
         watch::{RunEvent, note},
     },
 };
-use git_fence_core::{Ahead, HeldBy, Version, text};
+use git_fence_core::{Ahead, Due, HeldBy, Version, text};
 use git_fence_system::signals::SIGTERM;
 use std::{
     sync::{Arc, atomic::AtomicBool, mpsc::Receiver},
@@ -37,6 +37,8 @@ pub(crate) enum FirstFree {
     Ours(Client, LeaseDir),
     /// All are held. This is the first; its holder's clock may be ahead.
     AllHeld(Client, HeldBy, Option<Ahead>),
+    /// No tick of the run's job is to be started, or not yet.
+    NothingDue(Client, Box<Due>),
     /// By this signal. The failure says that the lease may still have been taken.
     Interrupted(i32, Option<Failure>),
 }
@@ -71,11 +73,13 @@ pub(crate) fn take_when_free(
         Ok(match client.acquire(request)? {
             Taken::Ours(dir) => FirstFree::Ours(client.clone(), dir),
             Taken::Theirs(by, ahead) => FirstFree::AllHeld(client.clone(), by, ahead),
+            Taken::NothingDue(due) => FirstFree::NothingDue(client.clone(), due),
         })
     })?;
     match taken {
         FirstFree::Ours(_, dir) => Ok(dir),
         FirstFree::AllHeld(_, by, _) => Err(Failure::timed_out(&client.fence, by, length)),
+        FirstFree::NothingDue(..) => Err(client.busy("no tick is due")),
         FirstFree::Interrupted(signal, left_behind) => {
             let left = left_behind.map_or("nothing was taken".to_owned(), |failure| failure.in_one_line());
             let what = format!("the wait for the lease of fence '{}' is over; {left}", client.fence);
@@ -122,6 +126,21 @@ fn try_until_free(
         pause = (2 * pause).min(PROBE);
         if let Some(signal) = event.as_ref().and_then(asks_to_end) {
             return Ok(FirstFree::Interrupted(signal, None));
+        }
+    }
+}
+
+/// Waits until a tick may start; the signal that ends the run before.
+pub(crate) fn wait_for_tick(clock: &Clock, wait: Duration, events: &Receiver<RunEvent>) -> Option<i32> {
+    let end = clock::after(&clock.now(), wait);
+    loop {
+        // By the clock that counts suspend, which the wait itself does not.
+        let left = left_until(&end, &clock.now());
+        if left.is_zero() {
+            return None;
+        }
+        if let Some(signal) = events.recv_timeout(left.min(PROBE)).ok().as_ref().and_then(asks_to_end) {
+            return Some(signal);
         }
     }
 }
@@ -180,6 +199,8 @@ fn try_each(clients: &[Client], request: &LeaseRequest, stop: &Arc<AtomicBool>) 
                 return Ok(FirstFree::Ours(client.clone(), dir));
             }
             Ok(Taken::Theirs(by, ahead)) => held = held.or(Some((client.clone(), by, ahead))),
+            // A schedule has one fence of one remote.
+            Ok(Taken::NothingDue(due)) => return Ok(FirstFree::NothingDue(client.clone(), due)),
             Err(failure @ Failure::Halted { .. }) => halted = halted.or(Some(failure)),
             Err(failure) => failed = failed.or(Some(failure)),
         }

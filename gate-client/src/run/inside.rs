@@ -19,6 +19,7 @@ use crate::{
     lease::held::LeaseDir,
     surroundings::{Environment, GitSettings as _, HELPER},
 };
+use git_fence_core::TickState;
 use git_fence_system::env;
 use std::{
     collections::BTreeMap,
@@ -47,6 +48,10 @@ pub(crate) fn environment(
     inside.set(env::GIT_FENCE_OWNER, &held.lease.owner);
     inside.set(env::GIT_FENCE_REMOTE, &held.remote);
     inside.set(env::GIT_FENCE_LEASE, held.lease.id.as_str());
+    if let Some((_, job)) = held.lease.jobs.iter().find(|(_, job)| job.state == TickState::Running) {
+        inside.set(env::GIT_FENCE_TICK, job.tick.to_string());
+        inside.set(env::GIT_FENCE_TICKS_DROPPED, job.dropped.to_string());
+    }
     let absolute = std::path::absolute(dir.path()).unwrap_or_else(|_| dir.path().to_owned());
     inside.set(env::GIT_FENCE_DIR, &absolute);
     with_helper_in_path(&mut inside)?;

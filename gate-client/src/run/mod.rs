@@ -12,8 +12,10 @@ pub(crate) mod keeper;
 pub(crate) mod lfs;
 pub(crate) mod lookup;
 pub(crate) mod members;
+pub(crate) mod session;
 pub(crate) mod signals;
 pub(crate) mod starter;
+pub(crate) mod ticks;
 pub(crate) mod waiting;
 pub(crate) mod watch;
 pub(crate) mod wire;
@@ -24,21 +26,23 @@ use crate::{
         context::{Context, LeaseArgs, Target, duration, fence_called, fence_of_branch, orphaned},
         own::{Whose, held},
     },
-    failure::{Failure, HELD, LOST, who},
-    lease::held::TakenBy,
-    report::{CurrentHolder, Report, in_ms, outcome::Outcome},
+    failure::{Failure, HELD, who},
+    lease::{held::TakenBy, jobs::JobsAsk},
+    report::{CurrentHolder, Report, outcome::Outcome},
     run::{
-        acquiring::{FirstFree, Wait, release, take_first_free},
+        acquiring::Wait,
         alert::Alert,
+        session::Session,
         starter::Starter,
-        watch::{Bounds, Ended, Run, RunEvent, code_of_signal, note},
+        ticks::{TickArgs, next_of, nothing_to_do},
+        watch::{Bounds, RunEvent, note},
     },
 };
 use clap::{Args, ValueEnum};
-use git_fence_core::{Code, FenceName, Halt, HeldBy};
+use git_fence_core::{Code, Due, FenceName, Halt, HeldBy};
 use git_fence_system::{
     colours::say,
-    signals::{SIGTERM, listen, termination_signals},
+    signals::{listen, termination_signals},
 };
 use std::{
     ffi::OsString,
@@ -68,6 +72,8 @@ pub(crate) struct RunArgs {
     store: Option<String>,
     #[command(flatten)]
     wanted: LeaseArgs,
+    #[command(flatten)]
+    ticks: TickArgs,
     /// What to do if the lease is held [default: wait with --wait, or else fence.ifHeld, or skip]
     #[arg(long, value_enum, value_name = "WHAT")]
     if_held: Option<IfHeld>,
@@ -155,12 +161,13 @@ fn starting() -> Report {
 }
 
 fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, report: &mut Report) -> Result<u8, Failure> {
-    let request = context.lease_request(&args.wanted, TakenBy::Run)?;
+    let mut request = context.lease_request(&args.wanted, TakenBy::Run)?;
     let if_held = args.if_held(context)?;
     let bounds = Bounds::of(args)?;
     let wait = Wait { length: args.length_of_wait(if_held)?, is_quiet: args.quiet };
     lookup::check(&args.command[0], &context.environment)?;
     let clients = candidates(context, args)?;
+    request.jobs = args.scheduled(context, &clients)?;
     // Check the status file before taking a lease.
     request.owner.clone_into(&mut report.owner);
     report.write(args.status_file.as_deref()).map_err(|failure| {
@@ -182,93 +189,7 @@ fn run_under_lease(context: &Context, args: &RunArgs, starter: Starter, report: 
         orphaned.store(true, Ordering::Relaxed);
         let _ = on_exit.send(RunEvent::GitIsGone);
     });
-
-    let (client, dir) = match take_first_free(&clients, &request, wait, &events, &stop) {
-        Ok(FirstFree::Ours(client, dir)) => (client, dir),
-        Ok(FirstFree::AllHeld(client, by, _)) => return Ok(args.skip(context, if_held, report, &client, by)),
-        Err(Failure::Halted { remote, fence, halt }) if if_held != IfHeld::Fail => {
-            return Ok(args.skip_halted(report, remote, fence, *halt));
-        }
-        Err(failure) => return Err(failure),
-        Ok(FirstFree::Interrupted(signal, left_behind)) => {
-            report.outcome = Outcome::Interrupted;
-            "a signal ended the run before it had the lease".clone_into(&mut report.message);
-            if let Some(failure) = left_behind {
-                report.message = failure.in_one_line();
-                note(&report.message);
-            }
-            return Ok(code_of_signal(signal));
-        }
-    };
-    let held = dir.held()?;
-    let what = format!("running under the lease of fence '{}', with token {}", held.fence, held.lease.token);
-    *report = Report::new(Outcome::Running, what).under(&held, dir.left(&client.clock));
-    let _ = report.write(args.status_file.as_deref());
-
-    let began = client.clock.now();
-    let run = Run { client: &client, dir: &dir, bounds: &bounds, ttl: held.lease.ttl.duration(), began: began.clone() };
-    let ended = run.command(context, &args.command, &tell, &events);
-    report.expires_in_ms = None;
-    report.last_token = dir.held().ok().map(|held| held.lease.token);
-    let is_told = dir.is_told();
-    let released = release(&client, &dir);
-    let held_for = began.age_at(&client.clock.now());
-    report.held_ms = Some(in_ms(held_for));
-    finish(ended?, released, report).or_else(|failure| told_before(failure, is_told, report))
-}
-
-/// A lease whose loss a push inside the run has told: one sentence is enough.
-fn told_before(failure: Failure, is_told: bool, report: &mut Report) -> Result<u8, Failure> {
-    if !is_told || !matches!(failure, Failure::Lost { .. }) {
-        return Err(failure);
-    }
-    report.fail(&failure);
-    let how = if failure.halt().is_some() { "the fence halted" } else { "the lease lost" };
-    note(&format!("the run ends with exit code {LOST}, because its push found {how}"));
-    Ok(LOST)
-}
-
-/// Reports how the command ended, and returns the exit code.
-fn finish(ended: Ended, released: Result<(), Failure>, report: &mut Report) -> Result<u8, Failure> {
-    // If the command was stopped in time, only the release knows who holds the lease now.
-    let holder = released.as_ref().err().and_then(Failure::holder);
-    let kept = released.as_ref().err().filter(|failure| !matches!(failure, Failure::Lost { .. })).map(|failure| {
-        let what = format!("could not release the lease ({}): it will expire by itself", failure.in_one_line());
-        note(&what);
-        what
-    });
-    let code = match (ended, released) {
-        (Ended::Lost(failure), _) | (Ended::ByItself(_), Err(failure @ Failure::Lost { .. })) => {
-            report.holder = holder;
-            return Err(failure);
-        }
-        (Ended::Bounded(outcome, reason), _) => stopped(report, outcome, &reason, LOST),
-        (Ended::GitIsGone, _) => {
-            let reason = "git, which started this run, was killed";
-            stopped(report, Outcome::Interrupted, reason, code_of_signal(SIGTERM))
-        }
-        (Ended::ByItself(code), _) => {
-            (report.outcome, report.message) = (Outcome::Ran, format!("the command ended with exit code {code}"));
-            code
-        }
-        (Ended::NotStarted { code, why }, _) => {
-            let hint = "nothing ran, and the lease was released";
-            say(&format!("error: {why}\nhint: {hint}\n"));
-            (report.outcome, report.message, report.hint) = (Outcome::NotStarted, why, Some(hint.to_owned()));
-            code
-        }
-    };
-    if let Some(kept) = kept {
-        report.message = format!("{}; {kept}", report.message);
-    }
-    Ok(code)
-}
-
-/// The command was stopped, and not because the lease was lost.
-fn stopped(report: &mut Report, outcome: Outcome, reason: &str, code: u8) -> u8 {
-    (report.outcome, report.message) = (outcome, format!("the command was stopped: {reason}"));
-    note(&report.message);
-    code
+    Session { context, args, if_held, bounds, wait, clients, tell, events, stop }.run(request, report)
 }
 
 impl RunArgs {
@@ -290,6 +211,38 @@ impl RunArgs {
             IfHeld::Wait => duration(self.wait.as_deref().unwrap_or("30s"), "--wait"),
             IfHeld::Skip | IfHeld::Fail => Ok(Duration::ZERO),
         }
+    }
+
+    /// The schedule, if there is one: of one fence of one remote, because that is where its ticks are remembered.
+    fn scheduled(&self, context: &Context, clients: &[Client]) -> Result<JobsAsk, Failure> {
+        let Some(client) = clients.first() else { return Ok(JobsAsk::Carry) };
+        let Some(scheduled) = self.ticks.scheduled(&context.resource(&client.remote), &client.fence)? else {
+            return Ok(JobsAsk::Carry);
+        };
+        if clients.len() > 1 {
+            return Err(Failure::usage(
+                "a schedule has one fence of one remote: each remembers its own ticks, so each would run them",
+                "name one --fence and one --remote",
+            ));
+        }
+        Ok(JobsAsk::Start(Box::new(scheduled)))
+    }
+
+    /// No tick is to be started, which is not a failure.
+    fn nothing_due(&self, report: &mut Report, client: &Client, ask: &JobsAsk, due: &Due) -> u8 {
+        let JobsAsk::Start(scheduled) = ask else { return self.skip_code };
+        report.fence = Some(client.fence.clone());
+        report.remote = Some(client.remote.name.clone());
+        report.outcome = if matches!(due, Due::AlreadyDone { .. }) { Outcome::AlreadyDone } else { Outcome::NotDue };
+        report.message = nothing_to_do(client, &scheduled.job, due);
+        (report.job, report.next_tick) = (Some(scheduled.job.clone()), next_of(due));
+        if let Due::AlreadyDone { job, .. } = due {
+            report.tick = Some(job.tick);
+        }
+        if !self.quiet {
+            note(&report.message);
+        }
+        self.skip_code
     }
 
     /// The fence is halted, which is not a failure either. Nobody knows for how long, so it is not waited for.

@@ -14,8 +14,8 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Beat, Claimed, Code, Elsewhere, FenceEntry, Format, GateSays, Lease, LeasePart, LeaseSnapshot, LeaseState,
-    LeaseStore, Mark, MarkRecord, MarkState, Ownership, Purpose, Reason, Record, Secret, Stamp, StorePlace,
+    Beat, Claimed, Code, Elsewhere, FenceEntry, Format, GateSays, JobName, Jobs, Lease, LeasePart, LeaseSnapshot,
+    LeaseState, LeaseStore, Mark, MarkRecord, MarkState, Ownership, Purpose, Reason, Record, Secret, Stamp, StorePlace,
     StoredLease, Swap, Swapped, Token, Ttl, Version, may_be_in_store, text,
 };
 use std::{cell::RefCell, path::PathBuf, time::Duration};
@@ -68,6 +68,14 @@ impl<'a> LeaseHome<'a> {
     pub(crate) fn proving(self, proof: Option<String>) -> LeaseHome<'a> {
         match self {
             LeaseHome::Remote(remote) => LeaseHome::Remote(remote.proving(proof)),
+            store => store,
+        }
+    }
+
+    /// The same for a run of a scheduled job.
+    pub(crate) fn wanted_for(self, job: Option<JobName>) -> LeaseHome<'a> {
+        match self {
+            LeaseHome::Remote(remote) => LeaseHome::Remote(remote.wanted_for(job)),
             store => store,
         }
     }
@@ -398,6 +406,7 @@ pub(crate) fn moved_lease(owner: &str, words: &str, before: Option<&Lease>, unix
             reason: Reason::First,
             words: Some(words.to_owned()),
             since,
+            jobs: Jobs::default(),
             holder: holder.unwrap_or_else(|| random::secret().holder()),
             nonce,
         },

@@ -140,7 +140,7 @@ impl<'a> Mirror<'a> {
         let beat = beat.and_then(|found| Beat::read(&found.message).ok());
         let mark = at("mark").map(|commit| self.read_mark(&commit)).transpose()?;
         let beat_at = beat_at.map(|id| Version::new(id.as_str()));
-        Ok(RemoteSight { snapshot: LeaseSnapshot { lease, beat_at, beat }, mark })
+        Ok(RemoteSight { snapshot: LeaseSnapshot { lease, beat_at, beat, ..LeaseSnapshot::default() }, mark })
     }
 
     /// Fetches the refs of the lease, and lists them.

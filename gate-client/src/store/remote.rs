@@ -18,8 +18,9 @@ use crate::{
     },
 };
 use git_fence_core::{
-    Code, Elsewhere, GateAnswer, GateSays, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, MarkRecord, ObjectId,
-    Record, Secret, Stamp, StoppedPush, StoredLease, Swap, SwapRefused, Swapped, Token, Version, may_be_in_remote,
+    Code, Elsewhere, GateAnswer, GateSays, JobName, LeasePart, LeaseSnapshot, LeaseState, LeaseStore, MarkRecord,
+    ObjectId, Record, Secret, SkipCause, Stamp, StoppedPush, StoredLease, Swap, SwapRefused, Swapped, TickSkip, Token,
+    Version, may_be_in_remote,
 };
 use std::{
     cell::Cell,
@@ -53,6 +54,8 @@ pub(crate) struct RemoteRefs<'a> {
     gate: Cell<bool>,
     /// The push option that proves the holder of a lease in the older format.
     proof: Option<String>,
+    /// The scheduled job for which the lease is wanted.
+    job: Option<JobName>,
 }
 
 /// The result of a push that carried the lease.
@@ -68,12 +71,18 @@ impl<'a> RemoteRefs<'a> {
     /// The lease of the client's fence. Records are written to `objects`; `gate` is what is known about the gate.
     pub(crate) fn open(client: &'a Client, objects: PathBuf, gate: bool) -> Result<RemoteRefs<'a>, Failure> {
         let mirror = Mirror::open(&client.local, &client.remote, &client.fence)?;
-        Ok(RemoteRefs { client, mirror, objects, gate: Cell::new(gate), proof: None })
+        Ok(RemoteRefs { client, mirror, objects, gate: Cell::new(gate), proof: None, job: None })
     }
 
     /// The same for a holder that proves itself with a push option.
     pub(crate) fn proving(mut self, proof: Option<String>) -> RemoteRefs<'a> {
         self.proof = proof;
+        self
+    }
+
+    /// The same for a run of a scheduled job.
+    pub(crate) fn wanted_for(mut self, job: Option<JobName>) -> RemoteRefs<'a> {
+        self.job = job;
         self
     }
 
@@ -169,6 +178,44 @@ impl<'a> RemoteRefs<'a> {
         self.ask(owner, &push.message(&self.client.fence, &random::nonce()), options).map(drop)
     }
 
+    /// Tells the gate that a scheduled run starts nothing, so that the skip is on its record.
+    pub(crate) fn tell_of_skip(&self, owner: &str, skip: &TickSkip) -> Result<(), Failure> {
+        self.answer_to(owner, &skip.message(&self.client.fence, &random::nonce())).map(drop)
+    }
+
+    /// The gate's answer to a question, if there is a gate.
+    fn answer_to(&self, owner: &str, question: &str) -> Result<GateSays, Failure> {
+        let client = self.client;
+        let says = |verdict: GateAnswer, said: &[String]| match verdict {
+            GateAnswer { holder: Some(by), .. } => Ok(GateSays::Held(by)),
+            GateAnswer { halt: Some(halt), .. } => Ok(GateSays::Halted(halt)),
+            GateAnswer { code: Some(Code::LeaseInvalid), fences: None, .. } => Ok(GateSays::Free),
+            other => Err(client.refused_by(&other, said)),
+        };
+        let answer = self.ask(owner, question, &[])?;
+        self.learn(&answer, false);
+        match answer {
+            PushAnswer::Landed { verdict: Some(verdict), .. } => says(verdict, &[]),
+            PushAnswer::Refused { verdict: Some(verdict), said, .. } => says(verdict, &said),
+            PushAnswer::Lost { why } => Err(client.unreachable(why)),
+            PushAnswer::NotSent(why) => Err(client.not_sent(why)),
+            PushAnswer::Landed { .. } | PushAnswer::Refused { .. } | PushAnswer::NoOptions | PushAnswer::NoAtomic => {
+                // A gate answers every question.
+                remember_gate(client, false);
+                Ok(GateSays::NoGate)
+            }
+        }
+    }
+
+    /// The question whose turn it is, of a run that would skip if it is another's.
+    fn question(&self) -> String {
+        let (fence, nonce) = (&self.client.fence, random::nonce());
+        match self.job.clone() {
+            Some(job) => TickSkip { job, found: SkipCause::Held, tick: None }.message(fence, &nonce),
+            None => format!("fence '{fence}': whose turn is it?\n\nFence-Nonce: {nonce}\n"),
+        }
+    }
+
     /// Learns from `answer` whether there is a gate. Returns whether this is new.
     ///
     /// A gate answers every refusal and every grant, and says nothing about a push that it admits at once.
@@ -249,27 +296,7 @@ impl LeaseStore for RemoteRefs<'_> {
 
     /// A remote that does not answer has not said that the lease is free, or held.
     fn ask_gate(&self, owner: &str) -> Result<GateSays, Failure> {
-        let client = self.client;
-        let says = |verdict: GateAnswer, said: &[String]| match verdict {
-            GateAnswer { holder: Some(by), .. } => Ok(GateSays::Held(by)),
-            GateAnswer { halt: Some(halt), .. } => Ok(GateSays::Halted(halt)),
-            GateAnswer { code: Some(Code::LeaseInvalid), fences: None, .. } => Ok(GateSays::Free),
-            other => Err(client.refused_by(&other, said)),
-        };
-        let question = format!("fence '{}': whose turn is it?\n\nFence-Nonce: {}\n", client.fence, random::nonce());
-        let answer = self.ask(owner, &question, &[])?;
-        self.learn(&answer, false);
-        match answer {
-            PushAnswer::Landed { verdict: Some(verdict), .. } => says(verdict, &[]),
-            PushAnswer::Refused { verdict: Some(verdict), said, .. } => says(verdict, &said),
-            PushAnswer::Lost { why } => Err(client.unreachable(why)),
-            PushAnswer::NotSent(why) => Err(client.not_sent(why)),
-            PushAnswer::Landed { .. } | PushAnswer::Refused { .. } | PushAnswer::NoOptions | PushAnswer::NoAtomic => {
-                // A gate answers every question.
-                remember_gate(client, false);
-                Ok(GateSays::NoGate)
-            }
-        }
+        self.answer_to(owner, &self.question())
     }
 
     fn history(&self, tip: Option<&StoredLease>, token: Token) -> Result<Vec<StoredLease>, Failure> {

@@ -10,7 +10,7 @@ use crate::{
 };
 use git_fence_core::{
     Beat, FenceName, Lease, LeaseAsk, LeasePart, MarkAsk, MarkAt, MarkRecord, ObjectId, Offer, Proposal, RecordError,
-    Reject, Rules, Secret, Settings, StoppedPush,
+    Reject, Rules, Secret, Settings, StoppedPush, TickSkip,
 };
 use std::collections::BTreeMap;
 
@@ -39,6 +39,7 @@ pub(crate) fn requests(
             (LeasePart::Ask, id) => {
                 ask.only_asks = true;
                 ask.stopped = id.as_ref().and_then(|id| stopped(id, objects()));
+                ask.skip = id.as_ref().and_then(|id| skip(id, objects()));
             }
             (LeasePart::Lease, Some(id)) => ask.lease = Some(proposal(id, objects()).map_err(|e| is_none(&e))?),
             (LeasePart::Beat, Some(id)) => {
@@ -92,6 +93,11 @@ pub(crate) fn mark_at(id: &ObjectId, objects: Result<Objects, ObjectError>) -> R
 /// The push that a question reports. A question that cannot be read is only a question.
 fn stopped(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Option<StoppedPush> {
     StoppedPush::read(&objects.ok()?.commit(id, MOST_BYTES).ok()?.message)
+}
+
+/// The scheduled run that starts nothing, and asks to have that on record.
+fn skip(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Option<TickSkip> {
+    TickSkip::read(&objects.ok()?.commit(id, MOST_BYTES).ok()?.message)
 }
 
 fn beat(id: &ObjectId, objects: Result<Objects, ObjectError>) -> Result<(Beat, Option<Secret>), BadRecord> {

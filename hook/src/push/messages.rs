@@ -4,7 +4,7 @@
 //! input blocks only its own push.
 
 use crate::push::verdict::{Admission, Refusal, Verdict};
-use git_fence_core::{FenceName, Halt, HeldBy, Mark, Reject, Token, text};
+use git_fence_core::{FenceName, Halt, HeldBy, Mark, Reject, Tick, Token, text};
 use serde::Serialize;
 use std::{io::Write as _, time::Duration};
 
@@ -28,6 +28,9 @@ struct RefusalJson<'a> {
     /// The ref that has moved: fetch before retrying.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     moved: Option<String>,
+    /// The gate's clock, if a tick is in its future.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<Tick>,
     retryable: bool,
 }
 
@@ -113,6 +116,10 @@ fn lines(level: &str, verdict: &'static str, hint: &str, refusal: &Refusal) -> S
         },
         moved: match reject {
             Reject::Moved { moved, .. } => Some(text::one_line(moved.name.to_string().as_bytes(), 300)),
+            _ => None,
+        },
+        now: match reject {
+            Reject::TickAhead { ahead, .. } => Some(ahead.now),
             _ => None,
         },
         retryable: reject.is_retryable(),

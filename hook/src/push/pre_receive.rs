@@ -93,6 +93,7 @@ fn decision(arrival: &Arrival<'_>, settings: &Settings, recorder: &mut Recorder<
     recorder.who.owner.clone_from(&presented.offer.owner);
     recorder.stopped = presented.stopped().cloned();
     let fences = guarded.fences(settings);
+    (recorder.skip, recorder.job) = (presented.skip().cloned(), presented.job().cloned());
     let mut waiting = Waiting::default();
     loop {
         let answered = presented.ask_stores(&guarded, settings, &recorder.budget);

@@ -13,7 +13,10 @@ use crate::{
         verdict::{Admission, LogFor, Objection, Refusal, Verdict},
     },
 };
-use git_fence_core::{AskedRef, Enforcement, Event, Place, Refused, Reject, Rules, Settings, StoppedPush, Who, heirs};
+use git_fence_core::{
+    AskedRef, Enforcement, Event, JobName, Place, Refused, Reject, Rules, Settings, SkipCause, StoppedPush, TickSkip,
+    Who, heirs,
+};
 use std::time::Duration;
 
 /// How long to wait for the lock even if the push may wait no longer. The lock is held only briefly; without this, a
@@ -29,6 +32,9 @@ pub(crate) struct Recorder<'a> {
     pub(crate) who: Who,
     /// The push that this one reports: the line is about that push.
     pub(crate) stopped: Option<StoppedPush>,
+    /// The scheduled run that starts nothing and says so, and the job for which a lease is asked.
+    pub(crate) skip: Option<TickSkip>,
+    pub(crate) job: Option<JobName>,
     pub(crate) budget: WaitBudget,
     /// Which refusals of this push take effect.
     pub(crate) enforcement: Enforcement,
@@ -50,6 +56,8 @@ impl<'a> Recorder<'a> {
             dir: FenceDir::at(arrival.repository.fence_dir()),
             who: surroundings::who(arrival.environment),
             stopped: None,
+            skip: None,
+            job: None,
             budget: WaitBudget::of(shortest_wait(fences.clone()), arrival.start),
             enforcement: Enforcement::of(fences, false),
         }
@@ -104,15 +112,25 @@ impl<'a> Recorder<'a> {
             token,
             mark,
             source,
+            job: self.job.clone().filter(|_| matches!(reject, Reject::LeaseHeld { .. } | Reject::Halted { .. })),
             who: self.who.clone(),
             refs,
             count,
             elapsed_us: self.elapsed_us(),
         };
-        match self.commit(store, event(refused), Durability::Lazy) {
+        let event = self.skipped(&reject).unwrap_or_else(|| event(refused));
+        match self.commit(store, event, Durability::Lazy) {
             Ok(()) => Refusal { reject, fence, token, mark },
             Err(broken) => broken.into(),
         }
+    }
+
+    /// The line about a scheduled run that starts nothing: it is no refusal. One that found the lease held is one, if it is.
+    fn skipped(&self, reject: &Reject) -> Option<Event> {
+        let skip = self.skip.as_ref().filter(|skip| skip.found != SkipCause::Held)?;
+        let answer = matches!(reject, Reject::LeaseHeld { .. } | Reject::LeaseInvalid { .. });
+        let fence = reject.fence().filter(|_| answer)?.clone();
+        Some(Event::TickSkipped { fence, skip: skip.clone(), who: self.who.clone() })
     }
 
     /// The refs that it asked to move, as far as they fit in a line, and how many there are.

@@ -14,7 +14,9 @@ use crate::{
     },
     repository::Repository,
 };
-use git_fence_core::{Claim, FenceName, LeaseAsk, Offer, Reject, Rules, Settings, Source, StoppedPush, read_options};
+use git_fence_core::{
+    Claim, FenceName, JobName, LeaseAsk, Offer, Reject, Rules, Settings, Source, StoppedPush, TickSkip, read_options,
+};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashSet},
@@ -60,6 +62,17 @@ impl Presented {
     /// The push that it reports, if it only asks.
     pub(crate) fn stopped(&self) -> Option<&StoppedPush> {
         self.asks.values().find_map(|ask| ask.stopped.as_ref().filter(|_| ask.only_asks))
+    }
+
+    /// The scheduled run that starts nothing, if it only asks.
+    pub(crate) fn skip(&self) -> Option<&TickSkip> {
+        self.asks.values().find_map(|ask| ask.skip.as_ref().filter(|_| ask.only_asks))
+    }
+
+    /// The scheduled job for which it asks for a lease.
+    pub(crate) fn job(&self) -> Option<&JobName> {
+        let mut proposals = self.asks.values().filter_map(|ask| ask.lease.as_ref());
+        self.skip().map(|skip| &skip.job).or_else(|| proposals.find_map(|proposal| proposal.lease.starts()))
     }
 
     /// Asks the stores that keep the leases of its fences, where the answer decides. Returns when the last answer came, in

@@ -53,6 +53,7 @@ impl Stored {
             reason,
             words: None,
             since: None,
+            jobs: git_fence_core::Jobs::default(),
             holder: self.next_holder(world, owner),
             nonce: nonce_of([byte(world.records.len()); 16]),
         };

@@ -264,7 +264,7 @@ fn only_leases_live_below_refs_fence() {
         let tagged = lease.at().unwrap();
         world.ok(world.git("work").args(["tag", "-f", "-a", "-m", "x", "tagged", &tagged]));
         let tag = world.ok(world.git("work").args(["rev-parse", "tagged"]));
-        let future = anna.lease(2, "held", "first").replace("Fence-Format: 2", "Fence-Format: 3");
+        let future = anna.lease(2, "held", "first").replace("Fence-Format: 2", "Fence-Format: 4");
         let future = commit(&world, &future, &[]);
         let large = anna.lease(2, "held", "first").replace("\n\n", &format!("\n\n{}\n\n", "x".repeat(70_000)));
         let large = commit(&world, &large, &[]);
@@ -272,7 +272,7 @@ fn only_leases_live_below_refs_fence() {
         for (object, word) in [
             (&blob, "a blob"),
             (&tag, "a tag"),
-            (&future, "has format 3"),
+            (&future, "has format 4"),
             (&large, "larger than"),
             (&head, "not a record"),
         ] {

@@ -61,6 +61,7 @@ pages! {
     recipe_restore: "docs/recipes/restore.md",
     recipe_systemd: "docs/recipes/systemd.md",
     recipes: "docs/recipes/README.md",
+    schedules: "docs/schedules.md",
     servers: "docs/servers.md",
     settings: "docs/settings.md",
     stores: "docs/stores/README.md",

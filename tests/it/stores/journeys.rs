@@ -117,6 +117,7 @@ pub(super) const JOURNEYS: &[(&str, &[&str])] = &[
             "managing::store_is_renamed_where_it_is",
         ],
     ),
+    ("schedules", &["schedules::each_tick_is_started_once", "schedules::jobs_move_with_the_leases"]),
     (
         "restart and failover",
         &[

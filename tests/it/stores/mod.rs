@@ -17,6 +17,7 @@ mod one_place;
 mod pushes;
 mod restarts;
 mod revoking;
+mod schedules;
 mod slot;
 mod table;
 mod takeover;

@@ -152,6 +152,7 @@ impl Holder {
             reason: if state == LeaseState::Held { Reason::First } else { Reason::Revoked },
             words: None,
             since: None,
+            jobs: git_fence_core::Jobs::default(),
             holder: self.master.of_record(LeasePart::Lease, &nonce).holder(),
             nonce,
         }

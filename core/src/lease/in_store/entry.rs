@@ -6,12 +6,15 @@
 //! its nonce.
 
 use crate::{
-    Accept, Beat, Elsewhere, LeaseId, LeaseSnapshot, LeaseState, Mark, StorePlace, StoredLease, Token, Version, text,
+    Accept, Beat, Elsewhere, Jobs, LeaseId, LeaseSnapshot, LeaseState, Mark, StorePlace, StoredLease, Token, Version,
+    text,
 };
 use serde::{Deserialize, Serialize};
 
-/// The version of the entry that this code writes, and the only one that it reads.
+/// The version of the entry that this code writes.
 const ENTRY_FORMAT: u32 = 1;
+/// The version of an entry with jobs: whoever does not know them would drop them, and refuses this version instead.
+const JOBS_ENTRY_FORMAT: u32 = 2;
 /// How many past ownerships are kept.
 const LONGEST_HISTORY: usize = 16;
 
@@ -19,7 +22,7 @@ const LONGEST_HISTORY: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FenceEntry {
-    /// The version of the record.
+    /// The version of the record. [`FenceEntry::body`] sets it.
     pub format: u32,
     /// The name under which it is kept: another record must not pass for it.
     pub name: String,
@@ -48,6 +51,9 @@ pub struct FenceEntry {
     /// Where the leases of this fence are kept since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<MovedTo>,
+    /// The jobs that came from another place, until the first lease here carries them on.
+    #[serde(default, skip_serializing_if = "Jobs::is_empty")]
+    pub jobs: Jobs,
     /// Fresh in every entry: equal entries would have equal bodies.
     pub nonce: String,
 }
@@ -88,7 +94,7 @@ pub enum EntryError {
     #[error("it is not a record of git-fence: {0}")]
     NoEntry(String),
     /// Written by another version.
-    #[error("it has format {0}, and this git-fence supports format {ENTRY_FORMAT}")]
+    #[error("it has format {0}, and this git-fence supports formats {ENTRY_FORMAT} and {JOBS_ENTRY_FORMAT}")]
     Format(u64),
     /// The entry of another fence.
     #[error("it is the record of '{0}'")]
@@ -128,6 +134,7 @@ impl FenceEntry {
             barrier: None,
             marked: false,
             moved_to: None,
+            jobs: Jobs::default(),
             nonce,
         }
     }
@@ -145,7 +152,8 @@ impl FenceEntry {
             Ok(entry) => Some(u64::from(entry.format)),
             Err(_) => serde_json::from_str::<Any>(body).map_err(damaged)?.format,
         };
-        if let Some(other) = format.filter(|format| *format != u64::from(ENTRY_FORMAT)) {
+        let known = [ENTRY_FORMAT, JOBS_ENTRY_FORMAT].map(u64::from);
+        if let Some(other) = format.filter(|format| !known.contains(format)) {
             return Err(EntryError::Format(other));
         }
         let entry = entry.map_err(damaged)?;
@@ -157,13 +165,23 @@ impl FenceEntry {
 
     /// The record for a store.
     pub fn body(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        let format = if self.jobs().is_empty() { ENTRY_FORMAT } else { JOBS_ENTRY_FORMAT };
+        let written = match format == self.format {
+            true => serde_json::to_string(self),
+            false => serde_json::to_string(&FenceEntry { format, ..self.clone() }),
+        };
+        written.unwrap_or_default()
+    }
+
+    /// The scheduled jobs of the fence.
+    pub fn jobs(&self) -> &Jobs {
+        self.lease.as_ref().map_or(&self.jobs, |stored| &stored.lease.jobs)
     }
 
     /// The lease, as every store shows it.
     pub fn snapshot(&self) -> LeaseSnapshot {
         let beat_at = self.beat.as_ref().map(|beat| Version::new(&*beat.nonce));
-        LeaseSnapshot { lease: self.lease.clone(), beat_at, beat: self.beat.clone() }
+        LeaseSnapshot { lease: self.lease.clone(), beat_at, beat: self.beat.clone(), moved_in: self.jobs.clone() }
     }
 
     /// The highest token that was granted, here or where the leases were kept before.
@@ -205,7 +223,10 @@ impl FenceEntry {
         if overtaken || self.barrier.is_some() {
             self.barrier = Some(barrier_of(next));
         }
-        if let Some(before) = before {
+        // The lease carries the jobs; a history of them would only make the record long.
+        self.jobs = Jobs::default();
+        if let Some(mut before) = before {
+            before.lease.jobs = Jobs::default();
             self.before.insert(0, before);
             self.before.truncate(LONGEST_HISTORY);
         }
@@ -217,6 +238,19 @@ impl FenceEntry {
         let mut next = FenceEntry { moved_to: Some(to), nonce, ..self.clone() };
         if let Some(stored) = &mut next.lease {
             stored.lease.state = LeaseState::Released;
+        }
+        next
+    }
+
+    /// The entry after leases have moved here, with their counter and their jobs. Nobody holds one yet.
+    #[must_use]
+    pub fn moved_in(&self, counter: Mark, jobs: Jobs, nonce: String) -> FenceEntry {
+        let counter = self.counter().max(counter);
+        let mut next = FenceEntry { counter, moved_to: None, marked: true, nonce, ..self.clone() };
+        // A lease that is there from before has the jobs of that time.
+        match &mut next.lease {
+            Some(stored) => stored.lease.jobs = jobs,
+            None => next.jobs = jobs,
         }
         next
     }
@@ -248,8 +282,11 @@ fn barrier_of(next: &StoredLease) -> Mark {
 mod tests {
     use super::*;
     use crate::{
-        Lease, Reason,
-        lease::record::tests::{beat, lease},
+        Lease, Reason, TickState,
+        lease::{
+            record::tests::{beat, lease},
+            ticks::{job::tests::job, jobs::tests::jobs},
+        },
     };
 
     fn stored(lease: Lease) -> StoredLease {
@@ -301,6 +338,21 @@ mod tests {
     }
 
     #[test]
+    fn entry_with_jobs_has_a_format_of_its_own() {
+        let jobs = jobs([("a", job(60, TickState::Done, 4))]);
+        let came = empty().moved_in(Mark::default(), jobs.clone(), "n".to_owned());
+        let taken = taken(&came, Lease { jobs: jobs.clone(), ..lease(1, 5, LeaseState::Held) });
+        assert_eq!((taken.jobs(), taken.jobs.is_empty()), (&jobs, true));
+        let old = taken.moved_in(Mark::default(), Jobs::default(), "n".to_owned());
+        assert!(old.jobs().is_empty(), "jobs of an earlier time do not come back");
+        for entry in [came, taken] {
+            let body = entry.body();
+            assert!(body.contains("\"format\":2"), "an older version drops what it does not know: {body}");
+            assert_eq!(FenceEntry::read(&body, "host/app/repo").map(|read| read.jobs().clone()), Ok(jobs.clone()));
+        }
+    }
+
+    #[test]
     fn history_is_short_and_newest_first() {
         let mut entry = empty();
         for n in 1..=20 {
@@ -319,8 +371,8 @@ mod tests {
         assert!(
             matches!(FenceEntry::read(&body, "host/other/repo"), Err(EntryError::Another(name)) if name == "host/app/repo")
         );
-        let newer = body.replacen("\"format\":1", "\"format\":2", 1);
-        assert_eq!(FenceEntry::read(&newer, "host/app/repo"), Err(EntryError::Format(2)));
+        let newer = body.replacen("\"format\":1", "\"format\":3", 1);
+        assert_eq!(FenceEntry::read(&newer, "host/app/repo"), Err(EntryError::Format(3)));
         let unknown = body.replacen("\"format\":1", "\"format\":1,\"surprise\":1", 1);
         for damaged in ["", "x", "{}", "[]", "{\"format\":1}", &unknown, &body[..body.len() - 2]] {
             assert!(matches!(FenceEntry::read(damaged, "host/app/repo"), Err(EntryError::NoEntry(_))), "{damaged}");

@@ -138,7 +138,7 @@ impl MarkRecord {
 
     /// Reads the message of a commit.
     pub fn read(message: &[u8]) -> Result<MarkRecord, RecordError> {
-        let trailers = RecordTrailers::read(message)?;
+        let trailers = RecordTrailers::read_without_jobs(message)?;
         trailers.proof()?;
         let token = |value: &str| match value {
             "0" => Some(Mark::default()),

@@ -206,6 +206,10 @@ impl MarkJudge<'_> {
         if last.is_some_and(|last| token < last) || token.is_at_the_end() {
             return Err(self.invalid(format!("the counter of its tokens cannot go to {token}")));
         }
+        let behind = self.fence.lease.and_then(|known| known.lease.jobs.behind(&proposal.lease.jobs));
+        if let Some(job) = behind {
+            return Err(self.invalid(format!("the last tick of the job '{job}' cannot go back")));
+        }
         let is_history = |parent| {
             self.fence
                 .lease

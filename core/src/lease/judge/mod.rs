@@ -129,11 +129,16 @@ impl Judge<'_> {
             LeaseMove::Advance => next_token(Some(current.lease.token), Mark::default()),
             _ => Some(current.lease.token),
         };
+        let jobs = match change {
+            LeaseMove::Release => current.lease.jobs.released(&proposal.lease.jobs).map(|()| &proposal.lease.jobs),
+            _ => Ok(&current.lease.jobs),
+        };
+        let jobs = jobs.map_err(|fault| self.invalid(fault.to_string()))?.clone();
         let Lease { nonce, state, holder, .. } = proposal.lease.clone();
         let holder = if current.lease.format == Format::OneUse { holder } else { current.lease.holder.clone() };
         // A gate of an older version has recorded no `since`.
         let since = current.lease.since.clone().or_else(|| proposal.lease.since.clone());
-        let expected = token.map(|token| Lease { token, nonce, state, since, holder, ..current.lease.clone() });
+        let expected = token.map(|token| Lease { token, nonce, state, since, jobs, holder, ..current.lease.clone() });
         if expected.as_ref() != Some(&proposal.lease) || !proposal.continues(current.parent.as_ref()) {
             return Err(self.invalid("an advance may change only the token, by one, and a release only the state"));
         }

@@ -3,8 +3,8 @@
 
 use super::Judge;
 use crate::{
-    Accept, Beat, Format, Lease, LeaseChange, LeaseMove, LeaseState, ObjectId, Proposal, Reason, Reject, Standing,
-    Token, TokenKind, next_token,
+    Accept, Beat, Format, JobFault, Jobs, Lease, LeaseChange, LeaseMove, LeaseState, ObjectId, Proposal, Reason,
+    Reject, Standing, TickAhead, Token, TokenKind, next_token,
 };
 
 impl Judge<'_> {
@@ -25,6 +25,7 @@ impl Judge<'_> {
         let beat = self.beat_of(lease)?;
         self.is_within_the_longest_ttl(lease)?;
         self.has_its_token(lease, change)?;
+        self.carries_the_jobs(lease)?;
         let standing = self.standing_of_new(proposal, parent, beat);
         Ok(self.change(change, standing))
     }
@@ -115,6 +116,19 @@ impl Judge<'_> {
             Some(_) => Err(self.invalid(format!("token {} is not the next token", lease.token))),
             None => Err(self.invalid(format!("there is no token after {}, the largest", Token::MAX))),
         }
+    }
+
+    /// The jobs go on, and a tick starts only if it was not started before.
+    fn carries_the_jobs(&self, lease: &Lease) -> Result<(), Reject> {
+        let none = Jobs::default();
+        let before = self.current.map_or(&none, |current| &current.lease.jobs);
+        let fence = || self.rules.fence.clone();
+        before.granted(&lease.jobs, lease.token, &lease.owner, self.now).map_err(|fault| match fault {
+            JobFault::Ahead { job, tick, now } => {
+                Reject::TickAhead { fence: fence(), ahead: Box::new(TickAhead { job, tick, now }) }
+            }
+            fault => self.invalid(fault.to_string()),
+        })
     }
 
     fn standing_of_new(&self, proposal: &Proposal, parent: Option<&ObjectId>, beat: &Beat) -> Standing {

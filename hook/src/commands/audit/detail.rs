@@ -1,7 +1,9 @@
 //! The details of a line, in words: the last column of the table.
 
 use crate::commands::operator::tokens;
-use git_fence_core::{Event, Heir, Lease, LeaseLine, LeaseState, Line, Refused, Renewed, Stake, text};
+use git_fence_core::{
+    Event, Heir, Lease, LeaseLine, LeaseState, Line, Refused, Renewed, Stake, TickChange, TickState, text,
+};
 
 /// Describes a line.
 pub(crate) fn detail(line: &Line) -> String {
@@ -43,7 +45,13 @@ pub(crate) fn detail(line: &Line) -> String {
         Event::TokensChanged { fence, tokens, mark, reason, .. } => {
             format!("{fence}  {}, mark at least {mark}: {reason}", tokens::describe_kind(Some(*tokens)))
         }
-        Event::LeaseGranted(line) | Event::LeaseRevoked(line) | Event::LeaseFound(line) => of_lease(line),
+        Event::LeaseGranted(line) | Event::LeaseRevoked(line) | Event::LeaseFound(line) => {
+            of_lease(line) + &of_ticks(&line.ticks)
+        }
+        Event::TickSkipped { fence, skip, .. } => {
+            let tick = skip.tick.map_or(String::new(), |tick| format!(", last tick {tick}"));
+            format!("{fence}  job '{}': {}{tick}", skip.job, skip.found.as_str())
+        }
         Event::LeaseHalted(line) | Event::LeaseResumed(line) => {
             let Lease { owner, words, .. } = &line.standing.lease;
             let words = words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
@@ -57,9 +65,9 @@ pub(crate) fn detail(line: &Line) -> String {
             format!("{fence}  leases are kept elsewhere from now on")
         }
         // The reason is that of the grant, and would read as that of this line.
-        Event::LeaseAdvanced(LeaseLine { fence, standing, .. })
-        | Event::LeaseReleased(LeaseLine { fence, standing, .. }) => {
-            format!("{fence}  {}", text::in_quotes(&standing.lease.owner))
+        Event::LeaseAdvanced(LeaseLine { fence, standing, ticks, .. })
+        | Event::LeaseReleased(LeaseLine { fence, standing, ticks, .. }) => {
+            format!("{fence}  {}{}", text::in_quotes(&standing.lease.owner), of_ticks(ticks))
         }
         Event::LeaseRenewed(Renewed { fence, progress, .. }) => {
             format!("{fence}  {}", progress.as_deref().map_or(String::new(), text::in_quotes))
@@ -72,6 +80,22 @@ fn of_lease(line: &LeaseLine) -> String {
     let Lease { owner, reason, words, .. } = &line.standing.lease;
     let words = words.as_deref().map_or(String::new(), |words| format!(": {}", text::in_quotes(words)));
     format!("{}  {} ({}{words})", line.fence, text::in_quotes(owner), reason.as_str())
+}
+
+/// What happened to ticks.
+fn of_ticks(ticks: &[TickChange]) -> String {
+    let of = |change: &TickChange| {
+        let TickChange { job, tick, became, schedule, dropped, owner, .. } = change;
+        let what = match (became, schedule) {
+            (_, Some(schedule)) => return format!("; job '{job}': schedule {schedule} from now on"),
+            (TickState::Running, _) => "started",
+            (TickState::Lost, _) => return format!("; job '{job}': tick {tick} of {} lost", text::in_quotes(owner)),
+            (other, _) => other.as_str(),
+        };
+        let dropped = dropped.map_or(String::new(), |count| format!(", {count} dropped"));
+        format!("; job '{job}': tick {tick} {what}{dropped}")
+    };
+    ticks.iter().map(of).collect()
 }
 
 /// The fences of a push; if there are several, each with its token.

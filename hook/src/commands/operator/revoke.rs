@@ -81,6 +81,7 @@ pub(crate) fn taken_away(
         reason: why,
         words: few_words(reason),
         since: Some(Beat::deadline_at(now.unix_ms)),
+        jobs: current.map(|current| current.lease.jobs.carried()).unwrap_or_default(),
         holder: Secret::of(random()?).holder(),
         nonce: nonce_of(random()?),
     };

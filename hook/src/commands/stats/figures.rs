@@ -1,7 +1,8 @@
 //! The figures of a repository: the JSON output, and the source of the other formats.
 
 use git_fence_core::{
-    Code, FenceName, FenceTally, HealthyRuns, LeaseTally, Mark, Mode, Reason, Settings, Spread, State, Tally, Ttl,
+    Code, FenceName, FenceTally, HealthyRuns, JobName, JobTally, LeaseTally, Mark, Mode, Reason, Settings, Spread,
+    State, Tally, Ttl,
 };
 use serde::Serialize;
 use std::{
@@ -24,6 +25,25 @@ pub(crate) struct Figures {
     pub(crate) fences: Vec<FenceFigures>,
     pub(crate) observed: ObservedFigures,
     pub(crate) leases: LeaseFigures,
+    /// By fence and job.
+    pub(crate) scheduled: Vec<JobFigures>,
+}
+
+/// What happened to the ticks of a scheduled job. A skip is never a failure.
+#[derive(Serialize)]
+pub(crate) struct JobFigures {
+    pub(crate) fence: FenceName,
+    pub(crate) job: JobName,
+    pub(crate) started: u64,
+    pub(crate) done: u64,
+    pub(crate) failed: u64,
+    pub(crate) lost: u64,
+    pub(crate) missed: u64,
+    pub(crate) dropped: u64,
+    pub(crate) skipped_held: u64,
+    pub(crate) already_done: u64,
+    pub(crate) not_due: u64,
+    pub(crate) halted: u64,
 }
 
 #[derive(Serialize)]
@@ -148,6 +168,45 @@ impl Figures {
                 last: tally.observed.last.clone(),
             },
             leases: LeaseFigures::of(&tally.leases),
+            scheduled: tally.scheduled.jobs.iter().map(JobFigures::of).collect(),
+        }
+    }
+}
+
+impl JobFigures {
+    /// The name of each figure, what it counts, and its value.
+    pub(crate) fn all(&self) -> [(&'static str, &'static str, u64); 10] {
+        [
+            ("started", "Ticks that were started.", self.started),
+            ("done", "Ticks whose command ended with exit code 0.", self.done),
+            ("failed", "Ticks whose command failed or was stopped.", self.failed),
+            ("lost", "Ticks whose run lost the lease or died.", self.lost),
+            ("missed", "Ticks that were not started before the next one came due.", self.missed),
+            ("dropped", "Missed ticks that were never started.", self.dropped),
+            ("skipped_held", "Runs that found the lease held.", self.skipped_held),
+            ("already_done", "Runs whose tick was started already.", self.already_done),
+            ("not_due", "Runs that came when no tick was due.", self.not_due),
+            ("halted", "Runs that found the fence halted.", self.halted),
+        ]
+    }
+
+    fn of(((fence, job), tally): (&(FenceName, JobName), &JobTally)) -> JobFigures {
+        let JobTally { started, done, failed, lost, missed, dropped, .. } = *tally;
+        let JobTally { skipped_held, already_done, not_due, halted, .. } = *tally;
+        let (fence, job) = (fence.clone(), job.clone());
+        JobFigures {
+            fence,
+            job,
+            started,
+            done,
+            failed,
+            lost,
+            missed,
+            dropped,
+            skipped_held,
+            already_done,
+            not_due,
+            halted,
         }
     }
 }

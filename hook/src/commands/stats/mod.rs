@@ -6,7 +6,7 @@ pub(crate) mod prometheus;
 use crate::{
     commands::{
         audit::{moment::Moment, select::fence},
-        stats::figures::{FenceFigures, Figures, LeaseFigures},
+        stats::figures::{FenceFigures, Figures, JobFigures, LeaseFigures},
     },
     failure::{self, CommandError},
     host::{clock, surroundings::Environment},
@@ -103,8 +103,23 @@ fn show(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
     }
     and_more(fences.len(), "fences", out)?;
     show_leases(&figures.leases, out)?;
+    show_scheduled(&figures.scheduled, out)?;
     show_ttls(fences, out)?;
     show_observed(figures, out)
+}
+
+/// Each job with the figures that are not 0.
+fn show_scheduled(jobs: &[JobFigures], out: &mut impl Write) -> io::Result<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nscheduled jobs")?;
+    for job in jobs.iter().take(MOST_SHOWN) {
+        let met = job.all().into_iter().filter(|(.., count)| *count > 0);
+        let met: Vec<String> = met.map(|(name, _, count)| format!("{count} {}", name.replace('_', " "))).collect();
+        writeln!(out, "  {} of {}: {}", job.job, job.fence, met.join(", "))?;
+    }
+    and_more(jobs.len(), "jobs", out)
 }
 
 fn show_leases(leases: &LeaseFigures, out: &mut impl Write) -> io::Result<()> {

@@ -1,11 +1,11 @@
 //! The figures in Prometheus' text format, for the textfile collector of the node exporter.
 
-use crate::commands::stats::figures::{Figures, Lengths};
+use crate::commands::stats::figures::{Figures, JobFigures, Lengths};
 use std::fmt::{Display, Write as _};
 
 /// All figures, each with the repository as a label.
 pub(crate) fn text(figures: &Figures) -> String {
-    let Figures { repository, lines, pushes, waits_us, fences, observed, leases, .. } = figures;
+    let Figures { repository, lines, pushes, waits_us, fences, observed, leases, scheduled, .. } = figures;
     let mut page = Page { repository: escaped(repository), text: String::new() };
 
     page.family("git_fence_log_lines_total", "counter", "Lines of the log.");
@@ -72,6 +72,15 @@ pub(crate) fn text(figures: &Figures) -> String {
         }
     }
     page.summary("git_fence_lease_hold", "Time that leases were held, of those that ended", &leases.holds_us);
+    let names = scheduled.first().map(JobFigures::all);
+    for (nth, (name, help, _)) in names.into_iter().flatten().enumerate() {
+        let name = format!("git_fence_scheduled_{name}_total");
+        page.family(&name, "counter", help);
+        for job in scheduled {
+            let labels = [("fence", job.fence.as_str()), ("job", job.job.as_str())];
+            page.sample(&name, &labels, job.all()[nth].2);
+        }
+    }
     page.text
 }
 

@@ -94,8 +94,8 @@ fn records_that_are_not_ours_are_left_alone() {
             ("{}", "it is not a record of git-fence: "),
             (&good[..good.len() / 2], "it is not a record of git-fence: "),
             (
-                &good.replacen("\"format\":1", "\"format\":2", 1),
-                "it has format 2, and this git-fence supports format 1",
+                &good.replacen("\"format\":1", "\"format\":3", 1),
+                "it has format 3, and this git-fence supports formats 1 and 2",
             ),
             (&good.replacen(&name, "another/name/repo", 1), "it is the record of 'another/name/repo'"),
         ] {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import pathlib
@@ -121,16 +122,14 @@ class LeaseTest(unittest.TestCase):
         lease = git_fence.lease(owner="zombie", cwd=self.one, ttl=3)
         tree = descendants(lease._run._process.pid)
         try:
-            for pid in tree:
-                os.kill(pid, signal.SIGSTOP)
+            signal_all(tree, signal.SIGSTOP)
             with git_fence.lease(owner="successor", cwd=self.two, ttl="10m", wait=GIVE_UP) as successor:
                 successor.push("HEAD:main")
                 with self.assertRaises(git_fence.Lost) as caught:
                     lease.push("HEAD:other")
                 self.assertEqual(caught.exception.holder["owner"], "successor")
         finally:
-            for pid in tree:
-                os.kill(pid, signal.SIGCONT)
+            signal_all(tree, signal.SIGCONT)
         wait_until(lambda: lease.is_lost)
         self.assertRaises(git_fence.Lost, lease.check)
         self.assertRaises(git_fence.Lost, lease.push, "HEAD:other")
@@ -241,6 +240,13 @@ def descendants(pid: int) -> list:
         children = pathlib.Path(f"/proc/{parent}/task/{parent}/children")
         found += [int(child) for child in children.read_text().split()]
     return found
+
+
+def signal_all(pids: list, what: int) -> None:
+    """Sends a signal to those that still exist: a git that had ended is reaped when its parent goes on."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, what)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
-use std::{error::Error, fs, io, sync::Arc};
+use std::{error::Error, fs, io, iter, sync::Arc};
 
 /// Files for TLS.
 #[derive(Debug, Clone, Default)]
@@ -55,11 +55,14 @@ impl TlsTrouble {
                 Some(TlsTrouble { kind: StoreFaultKind::Unusable, hint, is_handshake: false })
             }
             Cause::Tls(_) => None,
-            Cause::Cut => {
-                let hint = "check that the server speaks TLS at this port, or try again later".to_owned();
-                Some(TlsTrouble { kind: StoreFaultKind::Unreachable, hint, is_handshake: false })
-            }
+            Cause::Cut => Some(TlsTrouble::cut()),
         }
+    }
+
+    /// The connection ended in the handshake.
+    pub(crate) fn cut() -> TlsTrouble {
+        let hint = "check that the server speaks TLS at this port, or try again later".to_owned();
+        TlsTrouble { kind: StoreFaultKind::Unreachable, hint, is_handshake: false }
     }
 
     /// The fault, with this sentence.
@@ -75,21 +78,33 @@ enum Cause<'a> {
     Cut,
 }
 
-/// Looks for it below an error: some causes are kept where [`Error::source`] does not lead.
+/// Whether the connection was reset.
+pub(crate) fn is_reset(e: &(dyn Error + 'static)) -> bool {
+    let is_reset = |io: &io::Error| io.kind() == io::ErrorKind::ConnectionReset;
+    causes(e).any(|e| e.downcast_ref::<io::Error>().is_some_and(is_reset))
+}
+
+/// What an error says of TLS, if anything.
 fn cause<'a>(e: &'a (dyn Error + 'static)) -> Option<Cause<'a>> {
-    if let Some(tls) = e.downcast_ref::<rustls::Error>() {
-        return Some(Cause::Tls(tls));
-    }
-    if let Some(shared) = e.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
-        return cause(&**shared);
-    }
-    if let Some(io) = e.downcast_ref::<io::Error>() {
-        if io.kind() == io::ErrorKind::UnexpectedEof && io.to_string().contains("handshake") {
-            return Some(Cause::Cut);
+    let is_cut = |io: &io::Error| io.kind() == io::ErrorKind::UnexpectedEof && io.to_string().contains("handshake");
+    causes(e).find_map(|e| match e.downcast_ref::<rustls::Error>() {
+        Some(tls) => Some(Cause::Tls(tls)),
+        None => e.downcast_ref::<io::Error>().is_some_and(is_cut).then_some(Cause::Cut),
+    })
+}
+
+/// The error and all below it: some causes are kept where [`Error::source`] does not lead.
+fn causes<'a>(e: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(e), |e| {
+        let e: &'a (dyn Error + 'static) = *e;
+        if let Some(shared) = e.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+            return Some(&**shared);
         }
-        return cause(io.get_ref()?);
-    }
-    cause(e.source()?)
+        match e.downcast_ref::<io::Error>() {
+            Some(io) => io.get_ref().map(|inner| inner as &(dyn Error + 'static)),
+            None => e.source(),
+        }
+    })
 }
 
 fn what_to_do(wrong: &CertificateError, cacert: &str) -> String {

@@ -2,7 +2,7 @@
 
 use crate::{
     deadline::Deadline,
-    tls::{FILES, TlsFiles, TlsTrouble},
+    tls::{FILES, TlsFiles, TlsTrouble, is_reset},
 };
 use git_fence_core::{StoreFault, text};
 use reqwest::{
@@ -11,7 +11,7 @@ use reqwest::{
     header::{AGE, DATE, ETAG, HeaderMap, HeaderName},
     redirect::Policy,
 };
-use std::{error::Error, io::Read as _, time::Duration};
+use std::{error::Error, io::Read as _, iter, time::Duration};
 
 /// How long connecting may take: another endpoint may be quicker.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -54,7 +54,7 @@ impl NoAnswer {
     }
 
     fn of(e: &reqwest::Error) -> NoAnswer {
-        let tls = TlsTrouble::of(e, FILES);
+        let tls = TlsTrouble::of(e, FILES).or_else(|| is_reset_in_the_handshake(e).then(TlsTrouble::cut));
         let is_handshake = tls.as_ref().is_some_and(|tls| tls.is_handshake);
         let may_have_arrived = !e.is_connect() && !is_handshake;
         NoAnswer { may_have_arrived, why: causes(e), lasting: tls.map(Lasting::Tls) }
@@ -75,6 +75,12 @@ impl NoAnswer {
             None => StoreFault::unreachable(why),
         }
     }
+}
+
+/// A server without TLS may close the connection before it has read all of our greeting: then the kernel resets it. Connecting itself
+/// is refused, not reset.
+fn is_reset_in_the_handshake(e: &reqwest::Error) -> bool {
+    e.is_connect() && e.url().is_some_and(|url| url.scheme() == "https") && is_reset(e)
 }
 
 impl Web {
@@ -146,7 +152,7 @@ impl Answer {
 
 /// An error with its causes, without the URL, which may hold a password.
 fn causes(e: &(dyn Error + 'static)) -> String {
-    let mut all: Vec<String> = std::iter::successors(Some(e), |e| (*e).source())
+    let mut all: Vec<String> = iter::successors(Some(e), |e| (*e).source())
         .map(|e| match e.downcast_ref::<reqwest::Error>() {
             Some(_) => String::new(),
             None => text::one_line(e.to_string().as_bytes(), 200),

@@ -31,7 +31,7 @@ fn fill(helper: &mut Helper, length: usize) -> (StoreRecord, StoreReply) {
     let mut last: Option<StoreRecord> = None;
     for n in 1..1000 {
         let next = noise(n, length);
-        match helper.swap_within("n", last.as_ref(), &next, 1500) {
+        match helper.swap_within("n", last.as_ref(), &next, 6000) {
             StoreReply::Won { version, .. } => last = Some(StoreRecord { version, body: next }),
             other => return (last.unwrap(), other),
         }
@@ -165,12 +165,16 @@ fn postgres_on_a_full_disk_keeps_what_it_told() {
     let mut last = first;
     let answer = loop {
         let next = noise(last.version.parse().unwrap(), 400_000);
-        match helper.swap_within("n", Some(&last), &next, 3000) {
+        match helper.swap_within("n", Some(&last), &next, 6000) {
             StoreReply::Won { version, .. } => last = StoreRecord { version, body: next },
             other => break other,
         }
     };
     let is_open = match &answer {
+        // It has stopped for want of room before it could say so, and was not even sent this one.
+        StoreReply::Failed(fault) if fault.why.contains("did not answer in time") => {
+            fault.kind == StoreFaultKind::Unreachable
+        }
         StoreReply::Failed(_) => assert_no_room(&answer).kind == StoreFaultKind::Unreachable,
         other => matches!(other, StoreReply::Unknown { .. }),
     };

@@ -8,7 +8,12 @@ use crate::{
     web_server::WebServer,
 };
 use git_fence_core::{StoreFaultKind, StoreReply};
-use std::{io::Write as _, net::TcpListener, path::Path, thread};
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    thread,
+};
 
 /// The engine, with TLS; `clients` is the authority of the certificates that clients need.
 fn start(kind: Kind, own: &Certificate, authority: &Authority, clients: Option<&Path>) -> Option<Engine> {
@@ -100,15 +105,23 @@ fn server_without_tls_gets_nothing_to_read() {
         let url = format!("rediss://{}", engine.url.split_once("://").unwrap().1);
         assert_eq!(failed_within(&url, &[], 1000).0.kind, StoreFaultKind::Unreachable);
     }
-    // This one says that it expects no TLS.
-    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = plain.local_addr().unwrap().port();
+    let says_so = listener(|one| one.write_all(b"HTTP/1.1 400 no\r\n\r\n"));
+    assert_fails(Kind::Http, &says_so, StoreFaultKind::Unusable, "TLS");
+    // What is closed with something unread is reset.
+    let resets = listener(|one| one.read_exact(&mut [0]));
+    assert_fails(Kind::Http, &resets, StoreFaultKind::Unreachable, "TLS");
+}
+
+/// The address of a server that does this with each connection, and closes it.
+fn listener(answer: impl Fn(&mut TcpStream) -> io::Result<()> + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
-        for mut one in plain.incoming().flatten() {
-            let _ = one.write_all(b"HTTP/1.1 400 no\r\n\r\n");
+        for mut one in listener.incoming().flatten() {
+            let _ = answer(&mut one);
         }
     });
-    assert_fails(Kind::Http, &format!("https://127.0.0.1:{port}"), StoreFaultKind::Unusable, "TLS");
+    format!("https://127.0.0.1:{port}")
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every repository below a directory: one result line each; a failure does not stop the rest.
 
 use crate::failure::CommandError;
+use serde::Serialize;
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
@@ -48,6 +49,24 @@ pub(crate) fn each_below(
         hint: "the lines above have the reasons. For one of them, the command without --recursive says what to do"
             .to_owned(),
     })
+}
+
+/// Writes one line of JSON for each repository of `place`, also for those that failed: what `report` makes of it. Fails in the end unless
+/// all of them are done.
+pub(crate) fn each_in_json<R: Serialize>(
+    place: &OneOrAll,
+    report: impl Fn(&Path) -> R,
+    is_done: impl Fn(&R) -> bool,
+) -> Result<(), CommandError> {
+    let dirs = if place.recursive { below(&place.repository)? } else { vec![place.repository.clone()] };
+    let mut all_done = true;
+    let mut out = io::stdout().lock();
+    for dir in dirs {
+        let report = report(&dir);
+        all_done &= is_done(&report);
+        writeln!(out, "{}", serde_json::to_string(&report).unwrap_or_default())?;
+    }
+    if all_done { Ok(()) } else { Err(CommandError::Unsound) }
 }
 
 /// How many repositories, in words.

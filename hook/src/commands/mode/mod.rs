@@ -79,7 +79,8 @@ impl ModeArgs {
 pub(crate) fn run(wanted: WantedMode, args: &ModeArgs, environment: &Environment) -> Result<(), CommandError> {
     let one = |dir: &Path| change(dir, wanted, args, environment);
     if args.json {
-        return run_for_programs(args, one);
+        let report = |dir: &Path| one(dir).unwrap_or_else(|failure| ModeReport::failed(dir, &failure));
+        return fleet::each_in_json(&args.place, report, |report| report.error.is_none());
     }
     if args.place.recursive {
         let (mut changed, mut all) = (0, 0);
@@ -96,23 +97,6 @@ pub(crate) fn run(wanted: WantedMode, args: &ModeArgs, environment: &Environment
     let report = one(&args.place.repository)?;
     writeln!(io::stdout(), "{}  {}", report.repository, report.line(args.dry_run))?;
     Ok(())
-}
-
-/// One line of JSON for each repository, also for those that failed.
-fn run_for_programs(
-    args: &ModeArgs,
-    one: impl Fn(&Path) -> Result<ModeReport, CommandError>,
-) -> Result<(), CommandError> {
-    let dir = &args.place.repository;
-    let dirs = if args.place.recursive { fleet::below(dir)? } else { vec![dir.clone()] };
-    let mut all_done = true;
-    let mut out = io::stdout().lock();
-    for dir in dirs {
-        let report = one(&dir).unwrap_or_else(|failure| ModeReport::failed(&dir, &failure));
-        all_done &= report.error.is_none();
-        writeln!(out, "{}", serde_json::to_string(&report).unwrap_or_default())?;
-    }
-    if all_done { Ok(()) } else { Err(CommandError::Unsound) }
 }
 
 fn change(

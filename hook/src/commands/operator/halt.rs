@@ -135,7 +135,8 @@ pub(crate) fn run(switch: Switch, args: &HaltArgs, environment: &Environment) ->
     let reason = reason_given(&args.reason)?;
     let one = |dir: &Path| turn(dir, switch, args, &reason, environment);
     if args.json {
-        return run_for_programs(args, one);
+        let report = |dir: &Path| one(dir).unwrap_or_else(|failure| HaltReport::failed(dir, &failure));
+        return fleet::each_in_json(&args.place, report, HaltReport::is_done);
     }
     if args.place.recursive {
         return fleet::each_below(&args.place.repository, |dir| one(dir)?.in_one_line());
@@ -152,27 +153,6 @@ pub(crate) fn run(switch: Switch, args: &HaltArgs, environment: &Environment) ->
             hint: hint.clone().unwrap_or_else(|| "run it again when the cause is gone: it is harmless".to_owned()),
         }),
     }
-}
-
-/// One line of JSON for each repository, also for those that failed.
-fn run_for_programs(
-    args: &HaltArgs,
-    one: impl Fn(&Path) -> Result<HaltReport, CommandError>,
-) -> Result<(), CommandError> {
-    let dir = &args.place.repository;
-    let dirs = if args.place.recursive { fleet::below(dir)? } else { vec![dir.clone()] };
-    let mut all_done = true;
-    let mut out = io::stdout().lock();
-    for dir in dirs {
-        let report = one(&dir).unwrap_or_else(|failure| HaltReport {
-            repository: dir.display().to_string(),
-            fences: Vec::new(),
-            error: Some(failure.in_one_line()),
-        });
-        all_done &= report.error.is_none() && report.fences.iter().all(|it| it.outcome != HaltOutcome::Failed);
-        writeln!(out, "{}", serde_json::to_string(&report).unwrap_or_default())?;
-    }
-    if all_done { Ok(()) } else { Err(CommandError::Unsound) }
 }
 
 /// Halts or resumes the fences of a repository. One that fails does not stop the others.
@@ -336,6 +316,15 @@ impl std::fmt::Display for FlightReport {
 }
 
 impl HaltReport {
+    fn failed(dir: &Path, failure: &CommandError) -> HaltReport {
+        let error = Some(failure.in_one_line());
+        HaltReport { repository: dir.display().to_string(), fences: Vec::new(), error }
+    }
+
+    fn is_done(&self) -> bool {
+        self.error.is_none() && self.fences.iter().all(|fence| fence.outcome != HaltOutcome::Failed)
+    }
+
     /// For a list of repositories.
     fn in_one_line(&self) -> Result<String, CommandError> {
         let words: Vec<String> = self.fences.iter().map(|fence| format!("'{}' {fence}", fence.fence)).collect();
